@@ -28,7 +28,7 @@ void Arena::enter(Phase p) {
   if (p == Phase::over) ::eventfd_write(stop_.get(), 1);
 }
 
-bool Arena::take_op(bool& counts) {
+bool Arena::begin_op(bool& counts) {
   const bool measured = phase() == Phase::measuring;
   counts = plan.ops == 0 || measured;
   if (plan.ops == 0 || !measured) return true;

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <vector>
 #include "bench/bench.hpp"
 #include "bench/figures.hpp"
@@ -47,7 +46,7 @@ class Arena {
   int event_fd() const noexcept { return event_.get(); }  // readable: look at all of the below
   // False: --ops operations have begun. `counts`: this one is measured; with --ops those of the
   // warm-up are not.
-  bool take_op(bool& counts);
+  bool begin_op(bool& counts);
   bool ops_are_over() const noexcept {
     return plan.ops > 0 && ops_left_.load(std::memory_order_relaxed) <= 0;
   }

@@ -76,11 +76,11 @@ class Bench {
   Result<void> erase(const Target&) const;
   Result<std::optional<std::string>> left_over(const Target&) const;
   std::vector<std::string> clean();
-  bool stopped() { return signals_.seen() != 0; }
+  bool stopped() { return signals_.received() != 0; }
 
   const Plan& plan_;
   Signals signals_;
-  Progress progress_;
+  ProgressLine progress_;
   std::vector<Nanoseconds> rtt_;
 };
 
@@ -97,9 +97,9 @@ Result<void> Bench::open_empty(const Target& t) {
   Histogram h;
   const Key key = key_of(t, plan_.scenarios.front(), 0);
   for (unsigned i = 0; i < bare_commands && !stopped(); ++i) {
-    const Deadline asked = Clock::now();
+    const Deadline sent = Clock::now();
     TRY_VOID(backend->check(key, FencingToken{1}));
-    h.record(Clock::now() - asked);
+    h.record(Clock::now() - sent);
   }
   rtt_.push_back(h.percentile(50'000));
   return {};
@@ -262,7 +262,7 @@ Result<Report> Bench::run() {
     for (const std::string& left : report.left) what += "; " + left;
     return fail(done.error().code, std::move(what));
   }
-  report.signal = signals_.seen();
+  report.signal = signals_.received();
   for (Figures& f : report.runs)
     f.starved =
         static_cast<std::uint64_t>(std::count(f.per_client.begin(), f.per_client.end(), 0U));

@@ -3,9 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 #include "bench/figures.hpp"
 #include "core/factory.hpp"

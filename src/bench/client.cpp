@@ -42,7 +42,7 @@ class BenchClient {
   const unsigned number_;
   std::unique_ptr<Backend> backend_;
   std::optional<Counters> at_start_;
-  std::uint64_t turn_ = 0, asked_ = 0;
+  std::uint64_t turn_ = 0, requested_ = 0;
   Identity identity_ = Identity::mine("bench");
 };
 
@@ -91,7 +91,7 @@ Request BenchClient::request(unsigned lease) {
 // would get fewer requests just when it is slow (coordinated omission).
 std::optional<Deadline> BenchClient::next_start() {
   if (arena_.plan.rate == 0) return Clock::now();
-  const std::uint64_t n = asked_++ * arena_.plan.clients + id_;
+  const std::uint64_t n = requested_++ * arena_.plan.clients + id_;
   const std::uint64_t rate = arena_.plan.rate;
   const Nanoseconds after{
       static_cast<std::int64_t>(n / rate * 1'000'000'000 + n % rate * 1'000'000'000 / rate)};
@@ -136,13 +136,13 @@ void BenchClient::release(const Lease& lease) {
 void BenchClient::take_and_release() {
   const Duration hold = arena_.plan.hold_for;
   bool counts = true;
-  while (!arena_.over() && arena_.take_op(counts)) {
+  while (!arena_.over() && arena_.begin_op(counts)) {
     const auto due = next_start();
     if (!due) return;
     note_phase();
     const Request r = request();
-    const Deadline asked = Clock::now();
-    ledger_.asked(number_, asked);
+    const Deadline requested = Clock::now();
+    ledger_.requested(number_, requested);
     const auto granted = acquire(r);
     const Deadline at = Clock::now();
     if (measuring() || arena_.over()) arena_.count_wait(at - std::max(*due, arena_.start()));
@@ -170,7 +170,7 @@ void BenchClient::take_and_release() {
 
 void BenchClient::renew_one(Lease& lease, bool counts) {
   note_phase();
-  const Deadline asked = Clock::now();
+  const Deadline requested = Clock::now();
   const auto answer = backend_->renew(lease, arena_.plan.ttl);
   if (!answer) {
     failed(answer.error());
@@ -179,7 +179,7 @@ void BenchClient::renew_one(Lease& lease, bool counts) {
   if (const auto* kept = std::get_if<Kept>(&*answer)) {
     lease = kept->lease;
     if (!counts || !measuring()) return;
-    arena_.count(Latency::renew, Clock::now() - asked);
+    arena_.count(Latency::renew, Clock::now() - requested);
     arena_.count_grant(id_);
     return;
   }
@@ -193,7 +193,7 @@ void BenchClient::renew() {
   while (!arena_.over() && !leases.empty()) {
     for (Lease& l : leases) {
       bool counts = true;
-      if (arena_.over() || !arena_.take_op(counts)) break;
+      if (arena_.over() || !arena_.begin_op(counts)) break;
       renew_one(l, counts);
     }
     if (arena_.ops_are_over()) break;

@@ -96,7 +96,7 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
   const std::optional<Nanoseconds> interrupted;
   Holder holder(plan, target);
   const std::string said = holder.line(later(Clock::now(), plan.crash_ttl * 3 + 90s), signals.fd());
-  if (signals.seen()) return interrupted;
+  if (signals.received()) return interrupted;
   if (!said.starts_with('+'))
     return fail(Errc::unavailable, said.empty() ? "crash: the holder said nothing in time" : said);
   const FencingToken held = std::strtoull(said.c_str() + 1, nullptr, 10);
@@ -115,15 +115,15 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
     figures.first_violation = fmt::format("crash: granted while token {} was held", held);
   }
   while (!std::holds_alternative<Granted>(*answer)) {
-    if (signals.seen() || Clock::now() >= too_late) {
+    if (signals.received() || Clock::now() >= too_late) {
       (void)waiter->cancel();
-      if (signals.seen()) return interrupted;
+      if (signals.received()) return interrupted;
       return fail(Errc::unavailable,
                   fmt::format("crash: no grant within {}s", (plan.crash_ttl * 3 + 90s) / 1s));
     }
     answer = waiter->poll(1s);
     if (!answer && !retryable(answer.error().code)) return fail(answer.error());
-    if (!answer) answer = dlock::Progress{Waiting{}};
+    if (!answer) answer = Progress{Waiting{}};
   }
   const Nanoseconds took = Clock::now() - killed;
   const Lease& lease = std::get<Granted>(*answer).lease;

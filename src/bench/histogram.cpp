@@ -15,9 +15,9 @@ constexpr std::size_t buckets = (value_bits - sub_bits + 1) << sub_bits;
 template <class Better>
 void improve(std::uint64_t& extreme, std::uint64_t value, Better better) noexcept {
   const std::atomic_ref shared(extreme);
-  std::uint64_t seen = shared.load(std::memory_order_relaxed);
-  while (better(value, seen) &&
-         !shared.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {}
+  std::uint64_t known = shared.load(std::memory_order_relaxed);
+  while (better(value, known) &&
+         !shared.compare_exchange_weak(known, value, std::memory_order_relaxed)) {}
 }
 
 }  // namespace
@@ -62,10 +62,10 @@ Nanoseconds Histogram::percentile(std::uint32_t per_100000) const noexcept {
   const std::uint64_t wanted =
       std::max<std::uint64_t>(1, whole * per_100000 + (rest * per_100000 + 99'999) / 100'000);
   if (wanted >= count_) return max();
-  std::uint64_t seen = 0;
+  std::uint64_t counted = 0;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
-    seen += counts_[i];
-    if (seen >= wanted)
+    counted += counts_[i];
+    if (counted >= wanted)
       return Nanoseconds{static_cast<std::int64_t>(std::clamp(middle(i), min_, max_))};
   }
   return max();

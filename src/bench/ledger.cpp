@@ -18,7 +18,7 @@ void Ledger::note(std::string what) {
   if (tally_.first_violation.empty()) tally_.first_violation = std::move(what);
 }
 
-void Ledger::asked(unsigned client, Deadline at) {
+void Ledger::requested(unsigned client, Deadline at) {
   const std::lock_guard lock(mutex_);
   clients_[client] = {true, at, newest_, 0};
 }
@@ -67,7 +67,7 @@ void Ledger::check_token(const Client& c, unsigned client, const Lease& lease) {
 
 void Ledger::count_overtakes(const Client& c) {
   for (Client& other : clients_) {
-    if (!other.waiting || other.asked >= c.asked) continue;
+    if (!other.waiting || other.requested >= c.requested) continue;
     tally_.max_overtakes = std::max(tally_.max_overtakes, ++other.overtaken);
   }
 }
@@ -84,7 +84,7 @@ std::optional<Nanoseconds> Ledger::granted(unsigned client, const Lease& lease, 
   if (room_.empty()) return std::nullopt;
   const Deadline made = room_.front();
   if (lease.mode != Mode::shared) room_.pop_front();  // readers enter together
-  return c.asked < made && at >= made ? std::optional<Nanoseconds>(at - made) : std::nullopt;
+  return c.requested < made && at >= made ? std::optional<Nanoseconds>(at - made) : std::nullopt;
 }
 
 void Ledger::ending(unsigned client, Deadline at) {

@@ -34,7 +34,7 @@ class Ledger {
   // `limit`: the number of permits.
   explicit Ledger(unsigned clients, unsigned limit = 1) : clients_(clients), limit_(limit) {}
 
-  void asked(unsigned client, Deadline at);
+  void requested(unsigned client, Deadline at);
   void gave_up(unsigned client);
   // `at`: the time of the reply. Returns the hand-off, the time since the end that made room for
   // this grant, if this client was waiting then.
@@ -48,7 +48,7 @@ class Ledger {
  private:
   struct Client {
     bool waiting = false;
-    Deadline asked{};
+    Deadline requested{};
     FencingToken floor = 0;  // the newest token when it asked
     std::uint64_t overtaken = 0;
   };

@@ -25,16 +25,16 @@ Signals::Signals() {
 
 Signals::~Signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-int Signals::seen() {
+int Signals::received() {
   signalfd_siginfo s{};
-  if (seen_ == 0 && ::read(fd_.get(), &s, sizeof s) == sizeof s) {
-    seen_ = static_cast<int>(s.ssi_signo);
+  if (received_ == 0 && ::read(fd_.get(), &s, sizeof s) == sizeof s) {
+    received_ = static_cast<int>(s.ssi_signo);
     // timeout(1) signals its child and then its group, and means one signal
     ::poll(nullptr, 0, 100);
     while (::read(fd_.get(), &s, sizeof s) > 0) {}
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  return seen_;
+  return received_;
 }
 
 void sleep_until(Deadline until, int fd, int signal_fd) {
@@ -51,12 +51,12 @@ void put(std::string_view text) { (void)!::write(STDERR_FILENO, text.data(), tex
 
 }  // namespace
 
-Duration Progress::every() const noexcept {
+Duration ProgressLine::every() const noexcept {
   return plan_.quiet ? 0us : plan_.progress > 0us ? plan_.progress : plan_.bar ? 200ms : 0us;
 }
 
-void Progress::show(const std::string& title, const Arena& arena, Nanoseconds since,
-                    Nanoseconds of) {
+void ProgressLine::show(const std::string& title, const Arena& arena, Nanoseconds since,
+                        Nanoseconds of) {
   const auto seconds = [](Nanoseconds n) { return std::chrono::duration<double>(n).count(); };
   const double rate = since > 0ns ? static_cast<double>(arena.grants.load()) / seconds(since) : 0;
   const std::string time = of > 0ns ? fmt::format("{:.1f}/{:.1f}s", seconds(since), seconds(of))
@@ -65,14 +65,14 @@ void Progress::show(const std::string& title, const Arena& arena, Nanoseconds si
                      arena.errors.load(), arena.tally().overlaps));
 }
 
-void Progress::report(const std::string& line) {
+void ProgressLine::report(const std::string& line) {
   if (every() == 0us) return;
   if (plan_.progress > 0us) return put(fmt::format("progress: {}\n", line));
   put(fmt::format("\r\033[K{}", line));
   drawn_ = true;
 }
 
-void Progress::clear() {
+void ProgressLine::clear() {
   if (drawn_) put("\r\033[K");
   drawn_ = false;
 }

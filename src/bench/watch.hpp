@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <csignal>
-#include <functional>
 #include <string>
 #include "bench/arena.hpp"
 #include "util/fd.hpp"
@@ -19,21 +18,21 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   int fd() const noexcept { return fd_.get(); }
-  int seen();  // the first signal, 0: none yet
+  int received();  // the first signal, 0: none yet
 
  private:
   sigset_t before_{};
   Fd fd_;
-  int seen_ = 0;
+  int received_ = 0;
 };
 
 // Progress on stderr: a line that is redrawn, or whole lines. Nothing if the plan asks for none.
-class Progress {
+class ProgressLine {
  public:
-  explicit Progress(const Plan& p) : plan_(p) {}
-  ~Progress() { clear(); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  explicit ProgressLine(const Plan& p) : plan_(p) {}
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
 
   Duration every() const noexcept;  // zero: never
   void show(const std::string& title, const Arena&, Nanoseconds since, Nanoseconds of);

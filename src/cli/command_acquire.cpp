@@ -18,16 +18,16 @@ namespace {
 
 // A leader that is no ancestor is a neighbour in a pipeline, and may end at any moment.
 std::optional<run::ProcessStat> default_caller() {
-  const auto leader = run::look_up(::getpgrp());
+  const auto leader = run::process_stat(::getpgrp());
   if (leader && leader->id.pid != ::getpid() && run::is_ancestor(leader->id)) return leader;
-  return run::look_up(::getppid());
+  return run::process_stat(::getppid());
 }
 
 // A pidfd of the process for which the lock is kept: `pid`, or the leader of our process group when
 // it is an ancestor, else our parent. Safe against reuse of pids: the process is opened first, then
 // checked. Errc::usage: there is no such process.
 Result<Fd> open_caller(std::optional<int> pid) {
-  const auto who = pid ? run::look_up(*pid) : default_caller();
+  const auto who = pid ? run::process_stat(*pid) : default_caller();
   if (!who) {
     if (pid) return fail(Errc::usage, fmt::format("--watch-pid: there is no process {}", *pid));
     return fail(
@@ -38,7 +38,7 @@ Result<Fd> open_caller(std::optional<int> pid) {
   if (!fd && errno != ESRCH)
     return fail(Errc::unavailable, fmt::format("acquire --keep: process {} cannot be watched: {}",
                                                who->id.pid, ::strerrordesc_np(errno)));
-  const auto again = run::look_up(who->id.pid);
+  const auto again = run::process_stat(who->id.pid);
   if (!fd || !again || again->id != who->id)
     return fail(Errc::usage,
                 fmt::format("acquire --keep: process {}, for which the lock would be, has ended",
@@ -61,7 +61,7 @@ Result<run::Outcome> command_acquire(const Options& o) {
   if (auto r = stdout_usable(); !r)
     return fail(r.error().code,
                 fmt::format("acquire: {}: the handle could not be printed", r.error().message));
-  TRY(plan, plan_taking(o, store, o.hold ? Hold::attached : o.keep ? Hold::kept : Hold::detached));
+  TRY(plan, plan_taking(o, store));
 
   // A handle that cannot be printed is lost, and no process could renew or release with it: the
   // lock is then released on the connection that acquired it, and the status is 125. If that fails

@@ -48,8 +48,8 @@ bench::Target target_of(Store store, const Options& o, std::string backend, std:
 // One target for each backend and recipe. `all`: every recipe of the backend.
 Result<std::vector<bench::Target>> targets_of(const Options& o) {
   std::vector<bench::Target> targets;
-  std::vector<std::pair<std::string_view, unsigned>> seen;  // families
-  std::vector<std::string_view> used;                       // recipes of at least one backend
+  std::vector<std::pair<std::string_view, unsigned>> families;  // and how often
+  std::vector<std::string_view> used;                           // recipes of at least one backend
   std::vector<Store> stores;
   const auto& urls = o.backends;
   const std::vector<std::string_view> usual{o.backend};
@@ -61,19 +61,19 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
     TRY_VOID(long_enough(o, store));
     stores.push_back(store);
     const std::string_view family = store.factory->family;
-    auto at =
-        std::find_if(seen.begin(), seen.end(), [&](const auto& s) { return s.first == family; });
-    if (at == seen.end()) at = seen.insert(seen.end(), {family, 0});
+    auto at = std::find_if(families.begin(), families.end(),
+                           [&](const auto& s) { return s.first == family; });
+    if (at == families.end()) at = families.insert(families.end(), {family, 0});
     const std::string name =
         ++at->second > 1 ? fmt::format("{}#{}", family, at->second) : std::string(family);
 
     std::vector<const Traits*> recipes;
     if (o.recipes.empty()) recipes.push_back(store.traits);
     for (const Traits& t : store.factory->recipes)
-      for (const std::string_view asked : o.recipes)
-        if (asked == "all" || asked == t.recipe) {
+      for (const std::string_view wanted : o.recipes)
+        if (wanted == "all" || wanted == t.recipe) {
           if (std::find(recipes.begin(), recipes.end(), &t) == recipes.end()) recipes.push_back(&t);
-          used.push_back(asked);
+          used.push_back(wanted);
         }
     for (const Traits* t : recipes) {
       Store with = store;
@@ -82,10 +82,10 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
     }
   }
   TRY_VOID(all_useful(o, stores));
-  for (const std::string_view asked : o.recipes)
-    if (std::find(used.begin(), used.end(), asked) == used.end())
+  for (const std::string_view wanted : o.recipes)
+    if (std::find(used.begin(), used.end(), wanted) == used.end())
       return fail(blame(o, "recipe"), fmt::format("{}: the backends do not have a recipe {}",
-                                                  called(o, "recipe"), quoted(asked)));
+                                                  called(o, "recipe"), quoted(wanted)));
   return targets;
 }
 

@@ -48,7 +48,7 @@ Result<run::Outcome> command_check(const Options& o) {
     token = sequencer.token;
   } else if (!token) {
     TRY(h, require_handle(o, opened.store));
-    TRY(answer, ask_keeper_of(h, "check"));
+    TRY(answer, query_keeper_of(h, "check"));
     handle = std::move(h);
     kept = answer;
   }

@@ -3,7 +3,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <algorithm>
-#include <cstdlib>
 #include "cli/command.hpp"
 #include "cli/options/option_table.hpp"
 #include "cli/options/verbs.hpp"
@@ -11,18 +10,14 @@
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "core/url.hpp"
+#include "run/lines.hpp"
 
 namespace dlock::cli {
 namespace {
 
 // A basic string of TOML. Text of others is made printable.
 std::string toml_text(std::string_view value) {
-  std::string out = "\"";
-  for (const char c : printable(value)) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
+  return fmt::format("\"{}\"", run::escaped(printable(value)));
 }
 
 std::string shown(const Given& g) {

@@ -18,11 +18,8 @@ Result<run::Outcome> command_fence(const Options& o) {
       run::plan_timing({.ttl = o.ttl, .op_timeout = std::nullopt, .kill_after = o.kill_after},
                        o.ttl, false));
 
-  run::Plan plan = plan_job(o, {.key = std::move(*name),
-                                .owner = Owner::random(),
-                                .ttl = o.ttl,
-                                .wait = o.wait != Duration{},
-                                .identity = {}});
+  run::Plan plan = plan_job(
+      o, {.key = std::move(*name), .owner = Owner::random(), .ttl = o.ttl, .identity = {}});
   plan.traits = run::fence_traits;
   plan.timing = timing;
   plan.publish_environment = false;  // the command keeps the variables of the lock around it

@@ -123,9 +123,9 @@ run::Outcome command(int argc, char** argv, Options& options) {
   if (argc == 3 && wants_version(argv[2])) return printed(version_text());
 
   options.verb = *verb;
-  options.env_asked &= *verb == Verb::acquire;
+  options.env_requested &= *verb == Verb::acquire;
   const auto parsed = parse(options, argc - 1, argv + 1);
-  if (options.env_asked) fail_closed_on_signals();
+  if (options.env_requested) fail_closed_on_signals();
   if (!parsed) return failed(parsed.error());
   if (options.help) return printed(options.all_help ? full_help(*verb) : verb_help(*verb));
   if (options.log_json) say_as_json();
@@ -145,8 +145,8 @@ run::Outcome command(int argc, char** argv, Options& options) {
 
 run::Outcome command_line(int argc, char** argv) {
   Options options;
-  options.env_asked = asks_for_env(argc, argv);
-  if (options.env_asked) fail_closed_on_signals();
+  options.env_requested = requests_env(argc, argv);
+  if (options.env_requested) fail_closed_on_signals();
   run::Outcome outcome;
   try {
     outcome = command(argc, argv, options);
@@ -154,7 +154,7 @@ run::Outcome command_line(int argc, char** argv) {
     say(std::string("this is a bug: ") + e.what());
     outcome = ended(status_bug);
   }
-  if (options.env_asked) fail_closed(outcome);
+  if (options.env_requested) fail_closed(outcome);
   return outcome;
 }
 

@@ -30,7 +30,7 @@ bool unanswered(const View& view) { return !view && retryable(view.error().code)
 
 // ---- --force -----------------------------------------------------------------------------------
 
-bool asked_at_a_terminal() { return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0; }
+bool at_a_terminal() { return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0; }
 
 // A line of standard input that begins with y or Y.
 bool confirmed(std::string_view question) {
@@ -58,7 +58,7 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
   if (token == 0)
     return fail(Errc::usage,
                 "release: this holder has no token; --force needs --yes (all holders)");
-  if (!asked_at_a_terminal())
+  if (!at_a_terminal())
     return fail(
         Errc::usage,
         fmt::format(
@@ -214,7 +214,7 @@ Result<run::Outcome> command_release(const Options& o) {
   if (!o.force && !o.revoke) {
     TRY(h, require_handle(o, opened.store));
     handle = std::move(h);
-    TRY(kept, ask_keeper_of(*handle, "release"));
+    TRY(kept, query_keeper_of(*handle, "release"));
     if (kept == run::KeeperAnswer::done) return ended(status_ok);
     if (kept) return not_held(o, keys.front().text(), {});
   }

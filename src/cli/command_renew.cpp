@@ -27,7 +27,7 @@ Result<run::Outcome> command_renew(const Options& o) {
   TRY_VOID(long_enough(o, opened.store));
   TRY(trace, Trace::open(o.trace));
   TRY(handle, require_handle(o, opened.store));
-  TRY(kept, ask_keeper_of(handle, "renew"));
+  TRY(kept, query_keeper_of(handle, "renew"));
   if (kept == run::KeeperAnswer::done) return ended(status_ok);
   if (kept) return not_held(o, keys.front(), "its keeper has ended");
 

@@ -59,7 +59,7 @@ std::string what_is_locked(const run::Plan& p, const Store& s, std::string_view 
 std::string waiting(const run::Plan& p) {
   const std::string_view order =
       p.traits.fifo ? "order of arrival is kept" : "no order is promised";
-  if (!p.request.wait) return fmt::format("no: one try, then busy (status {})", p.conflict_status);
+  if (p.one_try()) return fmt::format("no: one try, then busy (status {})", p.conflict_status);
   if (!p.wait) return fmt::format("for ever; {}", order);
   return fmt::format("at most {}, then busy (status {}); {}", format_duration(*p.wait),
                      p.conflict_status, order);
@@ -110,7 +110,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   Settings settings;
   settings.op_timeout = plan.timing.op_timeout;
   settings.connect_timeout = plan.connect_timeout;
-  TRY(backend, plan.open(settings));
+  TRY(backend, store.open(settings));
   TRY(after_restart, backend->after_restart(plan.request));
 
   Lines all;
@@ -147,7 +147,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
 
 Result<run::Outcome> command_run(const Options& o) {
   TRY(store, choose_store(o));
-  TRY(plan, plan_taking(o, store, Hold::attached));
+  TRY(plan, plan_taking(o, store));
   if (o.explain) {
     TRY_VOID(explain(o, store, plan));
     return ended(status_ok);

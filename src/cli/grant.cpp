@@ -6,13 +6,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <utility>
 #include "cli/options/verbs.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/sequencer.hpp"
 #include "core/text.hpp"
-#include "core/url.hpp"
+#include "run/environment.hpp"
 #include "util/file.hpp"
 
 namespace dlock::cli {
@@ -98,54 +97,40 @@ std::string keeper_extra(const std::string& name) {
   return std::string(keeper_mark) + run::KeeperPlace::of_this_process(name).text();
 }
 
-Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle& handle,
-                                                       std::string_view what) {
+Result<std::optional<run::KeeperAnswer>> query_keeper_of(const Handle& handle,
+                                                         std::string_view what) {
   if (!handle.extra.starts_with(keeper_mark)) return std::optional<run::KeeperAnswer>{};
   const auto keeper =
       run::KeeperPlace::parse(std::string_view(handle.extra).substr(keeper_mark.size()));
-  TRY(answer, run::ask_keeper(keeper, what, handle.owner));
+  TRY(answer, run::query_keeper(keeper, what, handle.owner));
   return std::optional{answer};
 }
 
 std::string text_of_grant(Output form, const std::vector<Lease>& leases, const Store& store,
                           Duration ttl, const std::string& keeper) {
-  const std::string family(store.traits->family), recipe(store.traits->recipe);
+  const std::string_view family = store.traits->family, recipe = store.traits->recipe;
   const Lease& lease = leases.front();
   Handle handle = Handle::of(family, recipe, leases);
   if (!keeper.empty()) handle.extra = keeper;
-  const std::string sequencer = Sequencer{.family = family,
-                                          .recipe = recipe,
-                                          .key = lease.key,
-                                          .mode = lease.mode,
-                                          .token = lease.token}
-                                    .text();
-  const bool permit = lease.mode == Mode::permit;
   if (form == Output::text) return handle.text() + '\n';
   if (form == Output::json) {
     Json j{{"key", lease.key.text()}};
     for (const Lease& l : leases) j["keys"].push_back(l.key.text());
     j["handle"] = handle.text();
     j["token"] = lease.token;
-    j["sequencer"] = sequencer;
+    j["sequencer"] = Sequencer::of(family, recipe, lease).text();
     j["scheme"] = store.url.scheme;
     j["recipe"] = recipe;
     j["mode"] = mode_name(lease.mode);
-    j["slot"] = permit ? Json(lease.slot) : Json(nullptr);
+    j["slot"] = lease.mode == Mode::permit ? Json(lease.slot) : Json(nullptr);
     j["ttl_ms"] = whole_milliseconds(ttl);
     return j.dump() + '\n';
   }
   // The variables of a job of `dlock run` that mean the same here. Not DLOCK_HELD and DLOCK_GRANTS:
   // they say that a dlock supervises the job, and here none does.
   std::string text;
-  const auto line = [&](std::string_view name, std::string_view value) {
-    text += fmt::format("export DLOCK_{}={}\n", name, shell_quoted(value));
-  };
-  line("KEY", lease.key.text());
-  line("TOKEN", fmt::to_string(lease.token));
-  line("SEQUENCER", sequencer);
-  line("HANDLE", handle.text());
-  line("TTL_MS", fmt::to_string(whole_milliseconds(ttl)));
-  if (permit) line("SLOT", fmt::to_string(lease.slot));
+  for (const auto& [name, value] : run::grant_variables(*store.traits, lease, handle, ttl))
+    text += fmt::format("export {}={}\n", name, shell_quoted(value));
   return text;
 }
 

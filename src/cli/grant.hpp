@@ -24,7 +24,7 @@ Result<Handle> require_handle(const Options&, const Store&);
 // Handle::extra, called in the keeper itself: it says where this process is. `name`: of the socket.
 std::string keeper_extra(const std::string& name);
 // Asks the keeper of the handle. nullopt: it has none, so the store must be asked.
-Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle&, std::string_view what);
+Result<std::optional<run::KeeperAnswer>> query_keeper_of(const Handle&, std::string_view what);
 
 // The output of acquire: the handle alone, one JSON object, or lines for the eval of a shell; each
 // with its newline. The leases in the order of the keys. `keeper`: where the process that keeps the

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
-#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
@@ -19,30 +18,19 @@ namespace {
 
 bool as_json = false;  // set once, before any thread
 
-// Turns a SIGPIPE of this thread into EPIPE, without changing the process's disposition.
-class NoSigpipe {
- public:
-  NoSigpipe() {
-    sigset_t pending;
-    ::sigemptyset(&pipe_);
-    ::sigaddset(&pipe_, SIGPIPE);
-    ::sigpending(&pending);
-    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
-    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~NoSigpipe() {
-    const timespec now{};
-    // takes the one that the write has raised, if any
-    if (!was_pending_) ::sigtimedwait(&pipe_, nullptr, &now);
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoSigpipe(const NoSigpipe&) = delete;
-  NoSigpipe& operator=(const NoSigpipe&) = delete;
-
- private:
-  sigset_t pipe_{}, before_{};
-  bool was_pending_ = false;
-};
+// 0, or errno. A SIGPIPE of this thread becomes EPIPE, without changing the process's disposition.
+int write_without_sigpipe(int fd, std::string_view text) noexcept {
+  sigset_t pipe, pending, before;
+  ::sigemptyset(&pipe);
+  ::sigaddset(&pipe, SIGPIPE);
+  ::sigpending(&pending);
+  ::pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  const int error = write_all(fd, text);
+  const timespec now{};
+  if (::sigismember(&pending, SIGPIPE) != 1) ::sigtimedwait(&pipe, nullptr, &now);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
 
 constexpr int signal_base = 128;  // of a shell's $?
 
@@ -55,7 +43,7 @@ void print(int status) noexcept {
   pollfd p{STDOUT_FILENO, POLLOUT, 0};
   if (::poll(&p, 1, 200) <= 0) return;
   // a failure here cannot be reported
-  if (::write(STDOUT_FILENO, text, static_cast<std::size_t>(end - text)) < 0) return;
+  write_without_sigpipe(STDOUT_FILENO, {text, static_cast<std::size_t>(end - text)});
 }
 
 void on_signal(int signal) {
@@ -66,8 +54,7 @@ void on_signal(int signal) {
 }  // namespace
 
 void put_on_stderr(std::string_view text) {
-  const NoSigpipe quiet;
-  write_all(STDERR_FILENO, text);  // a failure here cannot be reported
+  write_without_sigpipe(STDERR_FILENO, text);  // a failure here cannot be reported
 }
 
 void say_as_json() noexcept { as_json = true; }
@@ -81,8 +68,7 @@ void say_warning(std::string_view message) {
 }
 
 Result<void> put(std::string_view text) {
-  const NoSigpipe quiet;
-  const int error = write_all(STDOUT_FILENO, text);
+  const int error = write_without_sigpipe(STDOUT_FILENO, text);
   if (!error) return {};
   return fail(Errc::cannot_create,
               fmt::format("cannot write to standard output: {}", ::strerrordesc_np(error)));
@@ -101,7 +87,7 @@ Result<void> stdout_usable() {
   return fail(Errc::usage, "standard output is not open for writing");
 }
 
-bool asks_for_env(int argc, char** argv) noexcept {
+bool requests_env(int argc, char** argv) noexcept {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i], next = i + 1 < argc ? argv[i + 1] : "";
     if (word == "--") break;
@@ -126,7 +112,6 @@ void fail_closed_on_signals() noexcept {
 
 void fail_closed(const run::Outcome& o) noexcept {
   if (!o.by_signal && o.value == 0) return;
-  const NoSigpipe quiet;
   print(o.by_signal ? signal_base + o.value : o.value);
 }
 

@@ -33,7 +33,7 @@ Result<void> stdout_usable();
 
 // Whether these words, or DLOCK_OUTPUT, ask for lines for eval. They need not be right; argv[1] is
 // the verb, if they are.
-bool asks_for_env(int argc, char** argv) noexcept;
+bool requests_env(int argc, char** argv) noexcept;
 
 // From now on the line is printed by a signal that ends this process, too, unless it is blocked.
 void fail_closed_on_signals() noexcept;

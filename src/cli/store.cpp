@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 #include "cli/grant.hpp"
@@ -163,7 +162,7 @@ Result<Trace> Trace::open(std::string_view path) {
 void Trace::write(std::string_view event, const Traced& what, std::string_view error) const {
   if (!fd_) return;
   const std::string owner = what.owner ? what.owner->hex().substr(0, 8) : "";
-  const run::Traced line{event, what.request, what.key, owner};
+  const run::TraceHead line{event, what.request, what.key, owner};
   std::vector<run::Field> more;
   if (what.token) more.emplace_back("token", static_cast<std::int64_t>(*what.token));
   if (!error.empty()) more.emplace_back("err", printable(error));

@@ -7,7 +7,6 @@
 #include "cli/options/options.hpp"
 #include "cli/secrets.hpp"
 #include "core/factory.hpp"
-#include "core/sequencer.hpp"
 #include "core/url.hpp"
 #include "util/fd.hpp"
 

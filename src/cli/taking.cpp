@@ -48,9 +48,10 @@ Result<void> recipe_can(const Options& o, const Traits& t, const Request& reques
 
 // Where a session lasts for both together, a long lock-delay leaves too little of the ttl that can
 // be proven. Names the longest one that fits the start rule, to a hundredth of a second.
-Result<void> lock_delay_fits(const Options& o, const Store& store, const run::TimingAsked& asked) {
+Result<void> lock_delay_fits(const Options& o, const Store& store,
+                             const run::TimingOptions& options) {
   const auto fits = [&](Duration delay) {
-    return run::plan_timing(asked, store.traits->proven_of(o.ttl, delay, store.url), true)
+    return run::plan_timing(options, store.traits->proven_of(o.ttl, delay, store.url), true)
         .has_value();
   };
   if (!fits(0us) || fits(o.lock_delay)) return {};
@@ -68,20 +69,22 @@ Result<void> lock_delay_fits(const Options& o, const Store& store, const run::Ti
                   store.url.item("tick") ? "" : ", or say the servers' tickTime with ?tick="));
 }
 
+// A lease that outlives this process, and that no keeper renews.
+bool is_detached(const Options& o) { return o.verb == Verb::acquire && !o.hold && !o.keep; }
+
 // Only `dlock renew` renews a detached lease, so the start rule does not apply to it; the shortest
 // ttl does.
-Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool borrowed) {
+Result<run::Timing> times(const Options& o, const Store& store, bool borrowed) {
   const Traits& t = *store.traits;
-  const bool detached = hold == Hold::detached;
+  const bool detached = is_detached(o);
   // If a lock can outlive its process, a kept lock and one that a handle names are leases, too.
-  const bool leased =
-      t.liveness != Liveness::process || (t.detached && (hold == Hold::kept || borrowed));
+  const bool leased = t.liveness != Liveness::process || (t.detached && (o.keep || borrowed));
   if (detached || leased) TRY_VOID(long_enough(o, store));
-  const run::TimingAsked asked{
+  const run::TimingOptions options{
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after};
-  if (o.lock_delay > 0us) TRY_VOID(lock_delay_fits(o, store, asked));
+  if (o.lock_delay > 0us) TRY_VOID(lock_delay_fits(o, store, options));
   auto timing =
-      run::plan_timing(asked, t.proven_of(o.ttl, o.lock_delay, store.url), !detached && leased);
+      run::plan_timing(options, t.proven_of(o.ttl, o.lock_delay, store.url), !detached && leased);
   if (timing) return timing;
   // plan_timing names the options; if their values came from the environment alone, the message
   // says so.
@@ -129,12 +132,13 @@ void add(Inherited& to, const nlohmann::json& grant, const Store& store) {
         "nothing of each other (-q hides this)",
         printable(key->text()), printable(place), place_of(store));
   if (handle->family != store.traits->family || handle->recipe != store.traits->recipe) return;
-  to.grants.push_back({.key = *key,
-                       .owner = handle->lease(*key).owner,
-                       .mode = sequencer->mode,
-                       .limit = static_cast<unsigned>(number(grant, "limit").value_or(UINT_MAX)),
-                       .token = sequencer->token,
-                       .slot = static_cast<unsigned>(number(grant, "slot").value_or(0))});
+  to.grants.push_back({{.key = *key,
+                        .owner = handle->lease(*key).owner,
+                        .mode = sequencer->mode,
+                        .token = sequencer->token,
+                        .slot = static_cast<unsigned>(number(grant, "slot").value_or(0)),
+                        .attached = true},
+                       static_cast<unsigned>(number(grant, "limit").value_or(UINT_MAX))});
 }
 
 Inherited find_inherited(const Store& store) {
@@ -153,40 +157,24 @@ Inherited find_inherited(const Store& store) {
 
 run::Plan plan_job(const Options& o, Request request) {
   run::Plan p{.open = {}, .traits = {}, .request = std::move(request)};
-  p.wait = o.wait;
-  p.conflict_status = o.conflict_status;
-  p.command = o.command;
-  p.end_signal = o.signal;
-  p.on_lost = o.on_lost;
-  p.max_run = o.max_run;
-  p.min_hold = o.min_hold;
-  p.group = o.group;
-  p.descendants = o.descendants;
+  static_cast<run::Terms&>(p) = o;
   p.publish_environment = !o.no_env;
-  p.say = {.quiet = o.quiet,
-           .json = o.log_json,
-           .verbosity = o.verbosity,
-           .status_fd = o.status_fd,
-           .status_file = std::string(o.status_file),
-           .trace_file = std::string(o.trace),
-           .metrics_file = std::string(o.metrics_file)};
+  p.say = o;
   return p;
 }
 
-Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
+Result<run::Plan> plan_taking(const Options& o, const Store& store) {
   TRY(keys, parse_keys(o));
-  Request request{
-      .key = keys.front(),
-      .owner = Owner::random(),
-      .mode = o.mode,
-      .limit = o.limit,
-      .ttl = o.ttl,
-      .lock_delay = o.lock_delay,
-      .attached = hold == Hold::attached || (hold == Hold::kept && !store.traits->detached),
-      .wait = o.wait != 0us,
-      .identity = Identity::mine(std::string(o.reason))};
+  Request request{.key = keys.front(),
+                  .owner = Owner::random(),
+                  .mode = o.mode,
+                  .limit = o.limit,
+                  .ttl = o.ttl,
+                  .lock_delay = o.lock_delay,
+                  .attached = !is_detached(o) && !(o.keep && store.traits->detached),
+                  .identity = Identity::mine(std::string(o.reason))};
   run::identify(request.identity);
-  if (hold == Hold::detached) request.identity.kept_by = Identity::KeptBy::nobody;
+  if (is_detached(o)) request.identity.kept_by = Identity::KeptBy::nobody;
   if (o.mode == Mode::permit) request.identity.limit = o.limit;
   TRY_VOID(recipe_can(o, *store.traits, request));
   std::optional<Handle> handle;
@@ -200,24 +188,19 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
                       store.traits->recipe, store.traits->family));
     handle = std::move(h);
   }
-  TRY(timing, times(o, store, hold, handle.has_value()));
+  TRY(timing, times(o, store, handle.has_value()));
 
   run::Plan p = plan_job(o, std::move(request));
   p.traits = *store.traits;
   p.more_keys.assign(keys.begin() + 1, keys.end());
   p.timing = timing;
   p.connect_timeout = o.connect_timeout;
-  p.splay = o.splay;
-  p.once_per = o.once_per;
-  p.again = o.again;
-  p.until_success = o.until_success;
   p.place = place_of(store);
   p.borrowed = handle.has_value();
   if (p.borrowed) {  // the lock is held already
     p.splay = p.min_hold = 0us;
     p.once_per.reset();
     p.wait.reset();
-    p.request.wait = true;
   }
   if (o.publish_command) p.request.identity.command = command_line_of(o);
 

@@ -7,12 +7,9 @@
 
 namespace dlock::cli {
 
-// detached: a lease that outlives this process; kept: one that a keeper renews
-enum class Hold { attached, kept, detached };
-
 // Everything of a Plan except the job. Errc::usage when the recipe does not support a request, or
 // the times do not fit.
-Result<run::Plan> plan_taking(const Options&, const Store&, Hold);
+Result<run::Plan> plan_taking(const Options&, const Store&);
 
 // Of a Plan, the job and its messages.
 run::Plan plan_job(const Options&, Request);

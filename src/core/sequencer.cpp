@@ -21,7 +21,7 @@ std::optional<std::string_view> next_field(std::optional<std::string_view>& rest
   return field;
 }
 
-bool is_word(std::string_view text) noexcept {
+bool is_name(std::string_view text) noexcept {
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
   };
@@ -35,7 +35,7 @@ std::optional<Kind> parse_kind(std::string_view text) {
   const std::size_t dot = text.find('.');
   if (dot == text.npos) return std::nullopt;
   const Kind kind{text.substr(0, dot), text.substr(dot + 1)};
-  if (!is_word(kind.family) || !is_word(kind.recipe)) return std::nullopt;
+  if (!is_name(kind.family) || !is_name(kind.recipe)) return std::nullopt;
   return kind;
 }
 
@@ -59,6 +59,10 @@ std::optional<Handle::Other> parse_other(std::string_view field) {
 }
 
 }  // namespace
+
+Sequencer Sequencer::of(std::string_view family, std::string_view recipe, const Lease& l) {
+  return {std::string{family}, std::string{recipe}, l.key, l.mode, l.token};
+}
 
 std::string Sequencer::text() const {
   return fmt::format("v1:{}.{}:{}:{}:{}", family, recipe, percent_encode(key.text()),

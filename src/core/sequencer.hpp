@@ -17,6 +17,7 @@ struct Sequencer {
   Mode mode;
   FencingToken token;
 
+  static Sequencer of(std::string_view family, std::string_view recipe, const Lease&);
   std::string text() const;
   static Result<Sequencer> parse(std::string_view text);  // Errc::usage
 };

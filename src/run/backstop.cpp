@@ -27,7 +27,7 @@ struct Watched {
   pollfd both[2];  // the channel to dlock, and the timer
   int children, kill, spare;
   pid_t guard;
-  volatile long looks;  // that it is put off
+  volatile long delays;  // that it is put off
 };
 
 // One page is all that the thread touches. The stack is larger for a handler's frame alone.
@@ -39,7 +39,7 @@ Resident resident;
 Watched& watched = resident.watched;
 
 constexpr long late_ms = 100;     // after that the guard's first thread is late
-constexpr long longest_ms = 100;  // between two looks at the tree
+constexpr long longest_ms = 100;  // between two kills of the tree
 
 // `ms` < 0: for ever. The compiler must not know it: constants that it makes of it would lie on
 // another page.
@@ -93,8 +93,8 @@ constexpr long longest_ms = 100;  // between two looks at the tree
   do {
     wait(watched.both, 2, -1);
     wait(nullptr, 0, late_ms);
-    while (watched.looks > 0) {
-      watched.looks = watched.looks - 1;
+    while (watched.delays > 0) {
+      watched.delays = watched.delays - 1;
       wait(nullptr, 0, late_ms);
     }
   } while (wait(watched.both, 2, 0) <= 0);
@@ -139,7 +139,7 @@ Backstop::Backstop(const OwnChildren& children, int channel, int kill)
       kill_(duplicate(kill)),
       spare_(duplicate(channel)) {}
 
-void Backstop::put_off() { watched.looks = 3; }
+void Backstop::put_off() { watched.delays = 3; }
 
 FailedCall Backstop::start() {
   if (timer_.failed()) return timer_.failed();

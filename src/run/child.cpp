@@ -16,7 +16,7 @@
 namespace dlock::run {
 namespace {
 
-std::vector<std::string> look_up_in_path(const std::string& name) {
+std::vector<std::string> find_in_path(const std::string& name) {
   if (name.empty()) return {};
   if (name.find('/') != name.npos) return {name};
   const char* path = std::getenv("PATH");
@@ -129,7 +129,7 @@ long clone_onto_stack(const clone_args& args, const Child& child) {
 Child::Child(std::vector<std::string> argv, const How& h, const std::string& file)
     : how(h),
       text_(std::move(argv)),
-      found_(file.empty() ? look_up_in_path(text_.front()) : std::vector{file}) {
+      found_(file.empty() ? find_in_path(text_.front()) : std::vector{file}) {
   for (const std::string& word : text_) words_.push_back(const_cast<char*>(word.c_str()));
   words_.push_back(nullptr);
   for (const std::string& f : found_) files_.push_back(f.c_str());

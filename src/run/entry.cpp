@@ -78,7 +78,7 @@ Surroundings::Surroundings(pid_t guard) {
   std::erase(before, guard);
   for (const pid_t child : before)
     for (const pid_t p : descendants_of(child, later(Clock::now(), std::chrono::milliseconds{250})))
-      if (const auto seen = look_up(p)) below_before.push_back(seen->id);
+      if (const auto process = process_stat(p)) below_before.push_back(process->id);
 }
 
 void Entry::let_go_of_inherited(int keep) const {

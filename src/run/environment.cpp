@@ -4,19 +4,21 @@
 #include <unistd.h>
 #include <algorithm>
 #include <string_view>
-#include "core/sequencer.hpp"
 #include "run/lines.hpp"
 #include "run/process.hpp"
 
 namespace dlock::run {
 
-namespace {
-
-std::string handle_of(const Traits& traits, const std::vector<Lease>& leases) {
-  return Handle::of(traits.family, traits.recipe, leases).text();
+Variables grant_variables(const Traits& traits, const Lease& lease, const Handle& handle,
+                          Duration ttl) {
+  Variables all{{"DLOCK_KEY", lease.key.text()},
+                {"DLOCK_TOKEN", std::to_string(lease.token)},
+                {"DLOCK_SEQUENCER", Sequencer::of(traits.family, traits.recipe, lease).text()},
+                {"DLOCK_HANDLE", handle.text()},
+                {"DLOCK_TTL_MS", std::to_string(ttl / std::chrono::milliseconds{1})}};
+  if (lease.mode == Mode::permit) all.emplace_back("DLOCK_SLOT", std::to_string(lease.slot));
+  return all;
 }
-
-}  // namespace
 
 std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, pid_t guard) {
   std::string out;
@@ -27,36 +29,30 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
   remove("DLOCK_PASSWORD");
   if (!plan.publish_environment) return out;
 
-  const auto sequencer = [&](const Lease& l) {
-    return Sequencer{std::string(plan.traits.family), std::string(plan.traits.recipe), l.key,
-                     l.mode, l.token}
-        .text();
-  };
-  const Lease& first = leases.front();
+  const std::string_view family = plan.traits.family, recipe = plan.traits.recipe;
+  const Handle whole = Handle::of(family, recipe, leases);
   set("DLOCK_HELD", "1");
-  set("DLOCK_KEY", first.key.text());
-  set("DLOCK_TOKEN", std::to_string(first.token));
-  set("DLOCK_SEQUENCER", sequencer(first));
-  set("DLOCK_HANDLE", handle_of(plan.traits, leases));
-  set("DLOCK_TTL_MS", std::to_string(plan.request.ttl / std::chrono::milliseconds{1}));
-  if (first.mode == Mode::permit) set("DLOCK_SLOT", std::to_string(first.slot));
-  else remove("DLOCK_SLOT");
+  remove("DLOCK_SLOT");  // of a dlock around this one
+  for (const auto& [name, value] :
+       grant_variables(plan.traits, leases.front(), whole, plan.request.ttl))
+    set(name, value);
 
   // A nested dlock also needs the handle, and the process that must be its ancestor. (Loading a JSON
   // library at every start costs more than the rest of this file.)
-  const auto seen = look_up(guard);
+  const auto process = process_stat(guard);
   const std::string stands_behind =
-      fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, seen ? seen->id.start : 0);
+      fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, process ? process->id.start : 0);
   std::string grants;
   for (const Lease& l : leases) {
     const bool permit = l.mode == Mode::permit;
     grants += fmt::format(
         R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},)"
         R"("handle":"{}","place":"{}",{}}})",
-        grants.empty() ? "" : ",", escaped(l.key.text()), l.token, sequencer(l),
-        static_cast<char>(l.mode), permit ? std::to_string(l.slot) : "null",
-        permit ? std::to_string(plan.request.limit) : "null", handle_of(plan.traits, {l}),
-        escaped(plan.place), stands_behind);
+        grants.empty() ? "" : ",", escaped(l.key.text()), l.token,
+        Sequencer::of(family, recipe, l).text(), static_cast<char>(l.mode),
+        permit ? std::to_string(l.slot) : "null",
+        permit ? std::to_string(plan.request.limit) : "null",
+        Handle::of(family, recipe, {l}).text(), escaped(plan.place), stands_behind);
   }
   for (const auto& [key, text] : plan.inherited_grants)  // of our ancestors, for nested dlocks
     if (std::none_of(leases.begin(), leases.end(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a lock and its job: the words of Keeper, Guard and Supervisor, by which Policy
-// decides, and of which Announcer informs the user.
+// What happens to a lock and its job, by which Policy decides, and of which Announcer informs the
+// user; and what is done about it, as Policy says: by Supervisor, Keeper and Guard.
 #pragma once
 #include <sys/types.h>
 #include <optional>
@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 #include "core/backend.hpp"
+#include "core/clock.hpp"
 #include "run/outcome.hpp"
 #include "util/fd.hpp"
 
@@ -23,7 +24,7 @@ struct WaitBegan {
 };
 // The store says that others have the lock.
 struct Answered {
-  Deadline asked_at;
+  Deadline sent_at;
   std::optional<HolderView> holder{};
   std::string why{};  // as in Waiting
 };
@@ -33,11 +34,11 @@ struct NoAnswer {
   bool reached = false;
   std::string why{};
 };
-struct Granted {
+struct Acquired {
   std::vector<Lease> leases;  // in the order of the keys; the first has the deadline of all
   std::vector<Fd> holds{};    // duplicates of the descriptors with which the lock would end
 };
-struct Kept {
+struct Renewed {
   Deadline deadline;
 };
 // This holder was asked to stop (revoke).
@@ -55,7 +56,7 @@ struct WaitEnded {
   bool busy;
   std::string message{};
 };
-// Answer to Keeper::leave().
+// Answer to Action::leave_queue.
 struct WaitLeft {};
 struct ReleaseDone {
   bool confirmed;
@@ -120,7 +121,7 @@ struct HandedOver {
   bool done;
 };
 // Without a job: dlock is to end like this, whether it waits or holds.
-struct EndAsked {
+struct EndRequested {
   Outcome outcome;
 };
 // wake_at() has been reached.
@@ -129,14 +130,60 @@ struct Tick {};
 }  // namespace event
 
 using KeeperEvent =
-    std::variant<event::WaitBegan, Waiting, event::Answered, event::NoAnswer, event::Granted,
-                 event::Kept, event::Revoked, event::RenewFailed, event::KeeperLost,
+    std::variant<event::WaitBegan, Waiting, event::Answered, event::NoAnswer, event::Acquired,
+                 event::Renewed, event::Revoked, event::RenewFailed, event::KeeperLost,
                  event::WaitEnded, event::WaitLeft, event::ReleaseDone, event::DetachDone>;
 using GuardEvent =
     std::variant<event::JobStarted, event::StartFailed, event::StartRefused, event::ExecFailed,
                  event::JobStopped, event::JobContinued, event::JobExited, event::MaxRunOver,
                  event::Expired, event::Killing, event::TreeDead>;
-using Event = std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone,
-                           event::OwnSweepDone, event::HandedOver, event::EndAsked, event::Tick>;
+using Event =
+    std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone, event::OwnSweepDone,
+                 event::HandedOver, event::EndRequested, event::Tick>;
+
+struct Action {
+  enum class Do {
+    start_job,       // with deadlines(), the environment and the descriptor to hold
+    send_deadlines,  // deadlines() to the guard
+    send_signal,     // number, to the job's group
+    signal_all,      // number, to the whole tree
+    kill_guard,      // it did not act on time: KILL it, its tree becomes ours
+    // kill our own (adopted) children once; answered by OwnSweepDone when none is left
+    sweep_own,
+    stop_self,    // number: stop as the job was stopped; 0: do not, it goes on
+    leave_queue,  // answer WaitLeft, soon
+    hand_over,    // without a job: pass the grant on; answer HandedOver
+    // release a late grant and wait again after `span`; answered by Acquired or WaitEnded
+    queue_again,
+    // Answer ReleaseDone. outcome: how the job ended, if there was one. forget_start: the start
+    // noted for --once-per is withdrawn before.
+    release,
+    // let the lock last for `span` without us; answered by DetachDone; outcome as for release
+    detach,
+    say,  // note, for messages and events
+    end,  // outcome: over
+  };
+  enum class Note {
+    busy,
+    silent,
+    lost,
+    stuck,
+    descendants,
+    holding,
+    not_released,
+    guard_died,
+    no_guard,
+    max_run,
+    too_late,
+    revoked
+  };
+  Do what;
+  int number = 0;
+  Duration span{};
+  Note note{};
+  Outcome outcome{};
+  bool forget_start = false;
+};
+using Actions = std::vector<Action>;
 
 }  // namespace dlock::run

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int patience_ms = 50;
 constexpr Duration sparing = 100ms;    // as long as the backstop waits
-constexpr Duration longest_look = 1s;  // at a tree that grows while it is signalled
+constexpr Duration longest_walk = 1s;  // at a tree that grows while it is signalled
 
 }  // namespace
 
@@ -114,9 +114,9 @@ void Guard::leave() {
 
 void Guard::obey(Channel::Received& r) {
   if (std::holds_alternative<order::Hold>(r.message)) {
-    take_holds(r);
+    receive_holds(r);
   } else if (const auto* start = std::get_if<order::Start>(&r.message)) {
-    take_holds(r);
+    receive_holds(r);
     start_job(*start, r);
   } else if (const auto* changed = std::get_if<order::Deadlines>(&r.message)) {
     // Once expired, the lease stays expired, whatever a late renewal says: the job has had its
@@ -127,11 +127,11 @@ void Guard::obey(Channel::Received& r) {
   } else if (const auto* signal = std::get_if<order::Signal>(&r.message)) {
     if (signal->whole_tree) signal_tree(signal->number);
     // a stopped job would not get to what it does at its end
-    else if (!stops(signal->number) || !asked_to_end()) signal_job(signal->number);
+    else if (!stops(signal->number) || !end_requested()) signal_job(signal->number);
   }
 }
 
-void Guard::take_holds(Channel::Received& r) {
+void Guard::receive_holds(Channel::Received& r) {
   lacks_holds_ |= r.lacks;
   std::move(r.attached.begin(), r.attached.end(), std::back_inserter(holds_));
 }
@@ -174,7 +174,7 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   entry_.let_go_of_inherited();
 }
 
-bool Guard::asked_to_end() const {
+bool Guard::end_requested() const {
   return sweeping_ || stop_by() != no_deadline ||
          (expired_ && plan_.on_lost.what == OnLost::Do::kill);
 }
@@ -266,7 +266,7 @@ bool Guard::reap() {
       const bool dlock_stops = std::exchange(stopped_, false);
       report(event::JobContinued{});
       // not if it goes on in order to end: a shell then finds dlock stopped until its fg
-      if (dlock_stops && !asked_to_end() && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
+      if (dlock_stops && !end_requested() && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
     } else {
       leader_alive_ = stopped_ = false;
       status_ = status;
@@ -282,15 +282,15 @@ bool Guard::reap() {
 void Guard::sweep_while_anything_changes(bool& alive) {
   std::vector<pid_t> before{0}, now;
   for (; alive; alive = reap()) {
-    const Deadline looked = Clock::now();
-    const bool spares = looked < later(when_.kill_at, sparing);
+    const Deadline at = Clock::now();
+    const bool spares = at < later(when_.kill_at, sparing);
     const bool spared = spares && cgroup_.has_guard();
     if (!spared) cgroup_.kill();
     if (own_group_ && leader_alive_) ::kill(-job_, SIGKILL);
     now = children_.list();
     kill_children(now, spares);
     // Not from the time to kill on: if this thread then hangs, the backstop must be in time.
-    if (backstop_ && looked < when_.kill_at &&
+    if (backstop_ && at < when_.kill_at &&
         (spared || std::any_of(now.begin(), now.end(), is_guard)))
       backstop_->put_off();
     if (now == before) return;
@@ -320,12 +320,12 @@ void Guard::signal_job(int signal) const {
   // an interactive shell moves to its own group
   if (leader_alive_ && ::getpgid(job_) != group_) ::kill(job_, signal);
   signal_descendants(children_, group_, signal,
-                     std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_look)}));
+                     std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_walk)}));
 }
 
 // Every member; `wake`: continue stopped ones so that they handle it, too.
 void Guard::signal_tree(int signal, bool wake) const {
-  const Deadline bound = std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_look)});
+  const Deadline bound = std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_walk)});
   signal_descendants(children_, 0, signal, bound);
   if (wake) signal_descendants(children_, 0, SIGCONT, bound);
 }

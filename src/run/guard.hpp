@@ -36,10 +36,10 @@ class Guard {
   void report(const GuardEvent& e) { channel_.send(e); }
   void show_itself();
   void obey(Channel::Received&);
-  void take_holds(Channel::Received&);
+  void receive_holds(Channel::Received&);
   void start_job(const order::Start&, const Channel::Received&);
   [[noreturn]] void cannot_start(const FailedCall&);
-  bool asked_to_end() const;
+  bool end_requested() const;
   void read_exec_outcome();
   void signal_job(int signal) const;
   void signal_tree(int signal, bool wake = true) const;

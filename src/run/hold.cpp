@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/hold.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
+#include "run/run.hpp"
+#include "run/supervisor.hpp"
+#include "util/process_title.hpp"
+#include "util/wait.hpp"
 
 namespace dlock::run {
+
+using namespace std::chrono_literals;
+
 namespace {
 
 bool stdin_ended() {
@@ -19,20 +32,20 @@ bool stdin_ended() {
 std::array<pollfd, 4> Hold::descriptors(const std::optional<Owner>& owner) const {
   return {{{owner && until_stdin_ends ? STDIN_FILENO : -1, POLLIN, 0},
            {watch, POLLIN, 0},
-           {owner ? -1 : asker, POLLIN, 0},
+           {owner ? -1 : caller_link, POLLIN, 0},
            {owner ? listener : -1, POLLIN, 0}}};
 }
 
-std::optional<Outcome> Hold::asked(const std::optional<Owner>& owner) {
+std::optional<Outcome> Hold::end_requested(const std::optional<Owner>& owner) {
   auto p = descriptors(owner);
   ::poll(p.data(), p.size(), 0);
   if (p[0].revents != 0 && stdin_ended()) return Outcome{};
   if (p[1].revents != 0) return Outcome{false, status_ok, Outcome::How::caller_gone};
   if (p[2].revents != 0) return Outcome{false, status_ok, Outcome::How::error};
   if (p[3].revents == 0) return std::nullopt;
-  KeeperQuestion q = next_question(listener, *owner);
+  KeeperRequest q = next_request(listener, *owner);
   if (q.what == "release") {
-    release_asked = std::move(q);  // answered once the store has answered
+    release_request = std::move(q);  // answered once the store has answered
     return Outcome{};
   }
   if (!q.what.empty()) answer(q, KeeperAnswer::done);
@@ -40,10 +53,165 @@ std::optional<Outcome> Hold::asked(const std::optional<Owner>& owner) {
 }
 
 void Hold::released(const event::ReleaseDone& done) const {
-  if (!release_asked) return;
-  answer(*release_asked, done.unknown     ? KeeperAnswer::unknown
-                         : done.confirmed ? KeeperAnswer::done
-                                          : KeeperAnswer::not_held);
+  if (!release_request) return;
+  answer(*release_request, done.unknown     ? KeeperAnswer::unknown
+                           : done.confirmed ? KeeperAnswer::done
+                                            : KeeperAnswer::not_held);
+}
+
+// The status is 125 if the grant could not be passed on.
+static Outcome supervise(const Plan& plan, const Entry& entry, Output& output, Hold& how) {
+  return supervise(plan, entry, *new Surroundings(-1), output, Channel(Fd()), -1, &how);
+}
+
+Outcome acquire(const Plan& given, const GrantSink& sink) {
+  // as in run(): the keeper's thread may outlive this call
+  Plan& plan = *new Plan(given);
+  plan.stays = plan.request.attached;
+  const Entry& entry = *new Entry;
+  Hold& how =
+      *new Hold{.pass_on = [&sink](const auto& leases) { return sink.print(sink.text(leases)); },
+                .until_stdin_ends = plan.stays};
+  return supervise(plan, entry, *new Output(plan), how);
+}
+
+// `acquire --keep`: two processes. The one that the user started waits for the grant, prints it and
+// ends; the other, forked before any thread or library exists, acquires the lock and keeps it.
+//
+//   started by the user                        keeper (its own session; stdin and stdout are
+//   /dev/null from the start)
+//        | <------------- text ------------------ granted
+//        | prints it --------- '1' ------------->  goes on alone: stderr is /dev/null too
+//        | '0', or dead ----------------------->  releases the lock
+//        | <--------- Outcome -------------------- busy, error
+namespace {
+
+constexpr std::size_t longest = 128 * 1024;  // of a grant's text
+
+struct Ending {  // the keeper's last message; any other content is text of a grant
+  char mark = '\0';
+  Outcome outcome;
+};
+
+void become_null(int fd) {
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (null) ::dup2(null.get(), fd);
+}
+
+// Waits until the grant is printed, the watched process ends or --max-hold is over, while the
+// keeper's thread renews: a stopped terminal is not a dead one.
+bool pass_on(const KeepFor& how, int link, Output& output, const std::string& text) {
+  if (::send(link, text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
+  pollfd p[] = {{link, POLLIN, 0}, {how.watch, POLLIN, 0}};
+  wait_until(p, how.max_hold > 0us ? later(Clock::now(), how.max_hold) : no_deadline);
+  char answer = '0';
+  if (p[0].revents == 0 || ::recv(link, &answer, 1, MSG_DONTWAIT) != 1 || answer != '1')
+    return false;
+  output.flush(100ms);
+  become_null(STDERR_FILENO);
+  if (::chdir("/") != 0) return true;  // it would only keep a mount busy
+  return true;
+}
+
+Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, const KeepFor& how,
+                  int link) {
+  Output& output = *new Output(plan);
+  const auto listener = how.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how.socket);
+  if (!listener) return output.give_up(listener.error());
+  Hold& until = *new Hold{
+      .pass_on = [&](const auto& leases) { return pass_on(how, link, output, sink.text(leases)); },
+      .watch = how.watch,
+      .listener = listener->get(),
+      .caller_link = link};
+  return supervise(plan, entry, output, until);
+}
+
+// In the keeper.
+[[noreturn]] void background(const Plan& plan, const Entry& entry, const GrantSink& sink,
+                             const KeepFor& how, int link) {
+  ::setsid();
+  ::prctl(PR_SET_NAME, "lock-keeper");
+  show_as("lock-keeper: " + printable(plan.request.key.text()));
+  entry.let_go_of_inherited(STDERR_FILENO);
+  const Ending last{.outcome = keep_lock(plan, entry, sink, how, link)};
+  ::send(link, &last, sizeof last, MSG_NOSIGNAL);
+  ::_exit(0);
+}
+
+// In the process that the user started.
+Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, const Fd& link) {
+  IncomingSignals signals = entry.open_signals();
+  std::string text(longest, '\0');
+  // of a keeper that ends without an answer
+  Outcome outcome{false, status_bug, Outcome::How::error};
+  int ending = 0;
+  bool failed = false;
+  Deadline until = no_deadline;
+  for (;;) {
+    pollfd p[] = {{signals.fd(), POLLIN, 0}, {link.get(), POLLIN, 0}};
+    const int ready = wait_until(p, until);
+    if (ready == 0) break;
+    while (const auto s = signals.next()) {
+      const int n = static_cast<int>(s->ssi_signo);
+      if (stops(n)) default_action(n);
+      else if (!ignored_by_default(n) && ending == 0) {
+        ending = n;
+        ::shutdown(link.get(), SHUT_WR);  // the keeper leaves the queue, and reports it
+        until = later(Clock::now(), time_to_leave);
+      }
+    }
+    if (ready < 0 || p[1].revents == 0) continue;
+    const ssize_t n = ::recv(link.get(), text.data(), text.size(), 0);
+    if (n <= 0 && ending == 0 && !failed)
+      return (new Output(plan))
+          ->give_up({Errc::unavailable,
+                     "the keeper was killed; if it had the lock already, that lasts no longer "
+                     "than --ttl"});
+    if (n <= 0) break;
+    if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(Ending)) {
+      Ending last;
+      std::memcpy(&last, text.data(), sizeof last);
+      outcome = last.outcome;
+      break;
+    }
+    if (ending != 0) continue;  // too late: the keeper finds the link closed, and releases the lock
+    const bool ok = sink.print(std::string_view(text).substr(0, static_cast<std::size_t>(n)));
+    ::send(link.get(), ok ? "1" : "0", 1, MSG_NOSIGNAL);
+    if (ok) return {};
+    failed = true;  // until the lock is released
+    until = later(Clock::now(), plan.timing.op_timeout);
+  }
+  if (ending != 0) return {true, ending, Outcome::How::signal};
+  if (failed) return {false, status_failed_holding, Outcome::How::failed};
+  return outcome;
+}
+
+}  // namespace
+
+Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
+  const Entry& entry = *new Entry;
+  int pair[2];
+  const auto cannot_begin = [&](int error) {
+    return (new Output(plan))
+        ->give_up({Errc::unavailable,
+                   fmt::format("no process for the keeper: {}", ::strerrordesc_np(error))});
+  };
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+    return cannot_begin(errno);
+  Fd ours(pair[0]), theirs(pair[1]);
+  const pid_t keeper = ::fork();
+  if (keeper < 0) return cannot_begin(errno);
+  if (keeper == 0) {
+    ours.reset();
+    Plan& of_keeper = *new Plan(plan);
+    of_keeper.stays = true;
+    of_keeper.max_hold = how.max_hold;
+    identify(of_keeper.request.identity);
+    of_keeper.request.identity.kept_by = Identity::KeptBy::keeper;
+    background(of_keeper, entry, sink, how, theirs.get());
+  }
+  theirs.reset();
+  return foreground(plan, entry, sink, ours);
 }
 
 }  // namespace dlock::run

@@ -10,11 +10,8 @@
 #include "run/event.hpp"
 #include "run/keeper_socket.hpp"
 #include "run/outcome.hpp"
-#include "run/output.hpp"
 
 namespace dlock::run {
-
-class Entry;
 
 struct Hold {
   std::function<bool(const std::vector<Lease>&)> pass_on;  // the grant; false: give it back
@@ -22,17 +19,14 @@ struct Hold {
   int watch = -1;     // a pidfd; readable: the process has ended
   int listener = -1;  // of keeper_socket
   // readable before the grant: the process that waits for it has ended
-  int asker = -1;
-  std::optional<KeeperQuestion> release_asked{};  // by the listener; answered by released()
+  int caller_link = -1;
+  std::optional<KeeperRequest> release_request{};  // by the listener; answered by released()
 
   // Those that may ask for the end: of a wait, or with `owner`, of a grant.
   std::array<pollfd, 4> descriptors(const std::optional<Owner>& owner) const;
   // At once: how dlock is asked to end.
-  std::optional<Outcome> asked(const std::optional<Owner>& owner);
+  std::optional<Outcome> end_requested(const std::optional<Owner>& owner);
   void released(const event::ReleaseDone&) const;
 };
-
-// Acquires the lock and does that; the status is 125 if the grant could not be passed on.
-Outcome hold(const Plan&, const Entry&, Output&, Hold&);
 
 }  // namespace dlock::run

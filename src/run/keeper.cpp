@@ -18,29 +18,40 @@ Keeper::Keeper(const Plan& plan, Output& output)
       wake_keeper_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       attempt_(plan.request),
       wait_(wait_rules(plan)) {
+  attempt_.wait = !plan.one_try();
   if (!wake_supervisor_ || !wake_keeper_) failed_ = {"eventfd", errno};
 }
 
-void Keeper::post(const Request& r) {
+void Keeper::post(const Action& a) {
+  if (a.what == Action::Do::release && !started_) {
+    over_ = true;  // start() comes too late now
+    give_back(a, false);
+    return lease_.reset();
+  }
   start();
-  if (!started_) return cannot(r);
+  if (!started_) return cannot(a);
   {
     const std::lock_guard lock(mutex_);
-    request_ = r;
+    request_ = a;
   }
   ::eventfd_write(wake_keeper_.get(), 1);
 }
 
-Keeper::Request Keeper::request() {
+std::optional<Action> Keeper::request() {
   eventfd_t n = 0;
   ::eventfd_read(wake_keeper_.get(), &n);
   const std::lock_guard lock(mutex_);
-  return std::exchange(request_, {});
+  return std::exchange(request_, std::nullopt);
 }
 
 bool Keeper::requested() {
   const std::lock_guard lock(mutex_);
-  return request_.what != Request::none;
+  return request_.has_value();
+}
+
+bool Keeper::is_to_leave() {
+  const auto action = requested() ? request() : std::nullopt;
+  return action && action->what == Action::Do::leave_queue;
 }
 
 void Keeper::report(KeeperEvent e) {
@@ -93,12 +104,12 @@ void Keeper::start() {
 }
 
 // The answer if no thread could be started.
-void Keeper::cannot(const Request& r) {
+void Keeper::cannot(const Action& a) {
   constexpr const char* why = "no thread could be started";
-  if (r.what == Request::detach) return report(event::DetachDone{false, why});
+  if (a.what == Action::Do::detach) return report(event::DetachDone{false, why});
   if (lease_) (void)backend_->release(*lease_);
   lease_.reset();
-  if (r.what == Request::leave) finish(event::WaitLeft{});
+  if (a.what == Action::Do::leave_queue) finish(event::WaitLeft{});
   else finish(event::WaitEnded{status_unavailable, false, why});
 }
 
@@ -131,7 +142,7 @@ bool Keeper::try_now() {
   auto answer = place_->poll(Duration{});
   eventfd_t n = 0;
   ::eventfd_read(wake_keeper_.get(), &n);
-  if (!answer && !plan_.request.wait) gave_up(answer.error());
+  if (!answer && plan_.one_try()) gave_up(answer.error());
   if (!answer) return false;
   wait_.reach();
   if (const auto* busy = std::get_if<Busy>(&*answer)) is_busy(*busy);
@@ -148,7 +159,7 @@ void Keeper::splay() {
                               random % static_cast<std::uint64_t>(plan_.splay.count() + 1))));
   while (until(end) > 0us) {
     nap(until(end));
-    if (requested() && request().what == Request::leave) return finish(event::WaitLeft{});
+    if (is_to_leave()) return finish(event::WaitLeft{});
   }
 }
 

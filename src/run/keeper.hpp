@@ -40,32 +40,15 @@ class Keeper {
   int fd() const noexcept { return wake_supervisor_.get(); }  // readable: events() has news
   std::vector<KeeperEvent> events();
 
-  // Requests; each is answered by one event. They start the thread, except release(), which needs
-  // none.
-  void leave() { post({.what = Request::leave}); }  // WaitLeft
-  // releases, then as from the start
-  void queue_again(Duration pause) { post({.what = Request::queue_again, .span = pause}); }
-  struct Farewell {
-    std::optional<RunEnd> job{};  // how it ended, for the record of the last run
-    // --once-per: the job was not started, or its failure does not count: the noted start is
-    // withdrawn first
-    bool forget_start = false;
-  };
-  void release(const Farewell&);  // ReleaseDone
-  // DetachDone; when not confirmed it goes on renewing
-  void detach(Duration d, const Farewell& f) { post({Request::detach, d, f}); }
+  // leave_queue, queue_again, release or detach, which is answered by one event. Starts the thread,
+  // but for a release, which needs none. When a detach is not confirmed it goes on renewing.
+  void post(const Action&);
 
  private:
-  struct Request {
-    enum What { none, leave, queue_again, release, detach } what = none;
-    Duration span{};
-    Farewell farewell{};
-  };
-
-  void post(const Request&);
-  void cannot(const Request&);
-  Request request();  // removes it
+  void cannot(const Action&);
+  std::optional<Action> request();  // removes it
   bool requested();
+  bool is_to_leave();  // the queue, by a request, which is removed
   void report(KeeperEvent);
   void finish(KeeperEvent last);
   void work();
@@ -77,16 +60,17 @@ class Keeper {
   void gave_up(const Error&);
   void is_busy(const Busy&);
   Result<void> confirm(Waiting&);
-  Duration slice(Duration left, Clock::duration waited, bool told) const;
+  Duration slice(Duration left, Clock::duration waited, bool reported) const;
   void accept(const Granted&);
   bool note_start(const Lease&);
   std::string withdraw_start(const Lease&);
   void forget_noted(const Lease&);
   void hold();
   bool renew();
-  void let_last(const Request&, bool lost);
+  void let_last(const Action&, bool lost);
   Result<Released> release_until(Deadline, std::optional<RunEnd> = std::nullopt);
-  void give_back(const Farewell&, bool lost);
+  void give_back(const Action&, bool lost);
+  std::optional<RunEnd> run_end(const Action&) const;
   // ends early for a request or an alarm
   void nap(Duration, int alarm_fd = -1, int outage_fd = -1);
   Duration jitter(Duration);
@@ -99,13 +83,13 @@ class Keeper {
   FailedCall failed_;
   std::mutex mutex_;
   std::vector<KeeperEvent> events_;
-  Request request_;
+  std::optional<Action> request_;
 
   bool started_ = false;
 
   // used by the thread; by the caller until start()
-  dlock::Request attempt_;  // the plan's; with another owner after an undo
-  OtherKeys others_;        // with several: of the last grant
+  Request attempt_;   // the plan's; with another owner after an undo
+  OtherKeys others_;  // with several: of the last grant
   std::unique_ptr<Backend> backend_;
   Health health_;           // after the last request
   std::size_t warned_ = 0;  // of its warnings have been passed on
@@ -121,9 +105,9 @@ class Keeper {
 };
 
 // How often the Keeper asks the store and reports.
-inline constexpr Duration first_look{500'000};  // after which the user is told that dlock waits
-inline constexpr Duration redrawn_look = std::chrono::seconds{1};  // on a terminal
-inline constexpr Duration quiet_look = std::chrono::minutes{10};
+inline constexpr Duration first_report{500'000};  // after which the user is told that dlock waits
+inline constexpr Duration redrawn_report = std::chrono::seconds{1};  // on a terminal
+inline constexpr Duration quiet_report = std::chrono::minutes{10};
 inline constexpr Duration first_retry{100'000}, last_retry = std::chrono::seconds{2};
 
 inline Duration until(Deadline t) { return std::chrono::duration_cast<Duration>(t - Clock::now()); }

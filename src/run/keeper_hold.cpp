@@ -7,6 +7,7 @@
 namespace dlock::run {
 
 using namespace std::chrono_literals;
+using Do = Action::Do;
 
 // False: lost. An error changes only the time of the next try: doing nothing is safe, the deadline
 // stays.
@@ -31,7 +32,7 @@ bool Keeper::renew() {
     lease_ = kept->lease;
     renew_at_ = next_renewal(plan_.timing, lease_->deadline, now);
     output_.trace("ok", "renew", {{"deadline", nanoseconds(lease_->deadline)}});
-    report(event::Kept{lease_->deadline});
+    report(event::Renewed{lease_->deadline});
     if (kept->revoked) report(event::Revoked{});
     return true;
   }
@@ -43,25 +44,26 @@ bool Keeper::renew() {
 void Keeper::hold() {
   const int outage_fd = backend_->health().outage_fd;
   for (bool lost = false, soon = false; !over_;) {  // soon: renews because of an outage
-    nap(lost ? quiet_look : until(renew_at_), lost ? -1 : alarm_fd_, lost || soon ? -1 : outage_fd);
-    const Request asked = request();
-    switch (asked.what) {
-      case Request::release: return give_back(asked.farewell, lost);
-      case Request::leave:
-        if (!lost) (void)withdraw_start(*lease_);
-        if (!lost || plan_.several()) (void)release_until(Clock::now());
-        return finish(event::WaitLeft{});
-      case Request::queue_again:
-        if (!lost) {
-          (void)withdraw_start(*lease_);
-          // A lease that is left would block our own attempt until it has expired.
-          (void)release_until(std::min(lease_->deadline, wait_.until()));
-        }
-        attempt_.owner = Owner::random();  // the lease's owner must not come back
-        return nap(asked.span);
-      case Request::detach: let_last(asked, lost); break;
-      case Request::none: break;
+    nap(lost ? quiet_report : until(renew_at_), lost ? -1 : alarm_fd_,
+        lost || soon ? -1 : outage_fd);
+    const std::optional<Action> action = request();
+    const auto is = [&](Do what) { return action && action->what == what; };
+    if (is(Do::release)) return give_back(*action, lost);
+    if (is(Do::leave_queue)) {
+      if (!lost) (void)withdraw_start(*lease_);
+      if (!lost || plan_.several()) (void)release_until(Clock::now());
+      return finish(event::WaitLeft{});
     }
+    if (is(Do::queue_again)) {
+      if (!lost) {
+        (void)withdraw_start(*lease_);
+        // A lease that is left would block our own attempt until it has expired.
+        (void)release_until(std::min(lease_->deadline, wait_.until()));
+      }
+      attempt_.owner = Owner::random();  // the lease's owner must not come back
+      return nap(action->span);
+    }
+    if (is(Do::detach)) let_last(*action, lost);
     if (lost || over_) continue;
     pollfd p[] = {{alarm_fd_, POLLIN, 0}, {soon ? -1 : outage_fd, POLLIN, 0}};
     ::poll(p, 2, 0);
@@ -77,10 +79,10 @@ void Keeper::hold() {
   }
 }
 
-void Keeper::let_last(const Request& asked, bool lost) {
-  if (asked.farewell.forget_start && !lost) forget_noted(*lease_);
+void Keeper::let_last(const Action& action, bool lost) {
+  if (action.forget_start && !lost) forget_noted(*lease_);
   const auto answer = lost ? Result<Renewal>(Lost{"lost"})
-                           : backend_->detach(*lease_, asked.span, asked.farewell.job);
+                           : backend_->detach(*lease_, action.span, run_end(action));
   if (!answer) return report(event::DetachDone{false, answer.error().message});
   if (const auto* gone = std::get_if<Lost>(&*answer))
     return report(event::DetachDone{false, gone->why});
@@ -90,32 +92,31 @@ void Keeper::let_last(const Request& asked, bool lost) {
 // Repeats until the release is answered or a retry is of no use; a request ends it.
 Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) {
   output_.trace("invoke", "release");
-  bool asked = false;  // after an unanswered attempt, not held counts as released
+  bool unanswered = false;  // an earlier attempt: not held counts as released
   for (Duration retry = first_retry;; retry = std::min(retry * 2, last_retry)) {
     auto answer = backend_->release(*lease_, job);
-    if (answer && asked) answer = Released::yes;
+    if (answer && unanswered) answer = Released::yes;
     if (answer || !retryable(answer.error().code) || requested() ||
         later(Clock::now(), retry) >= end) {
       output_.trace(!answer ? "info" : *answer == Released::yes ? "ok" : "fail", "release");
       return answer;
     }
-    asked |= answer.error().code != Errc::unavailable;
+    unanswered |= answer.error().code != Errc::unavailable;
     nap(jitter(retry));
   }
 }
 
-void Keeper::release(const Farewell& farewell) {
-  if (started_) return post({.what = Request::release, .farewell = farewell});
-  over_ = true;  // start() comes too late now
-  give_back(farewell, false);
-  lease_.reset();
+// How the job ended, for the record of the last run.
+std::optional<RunEnd> Keeper::run_end(const Action& action) const {
+  if (!plan_.has_job() || !action.outcome.job_ended()) return std::nullopt;
+  return RunEnd{action.outcome.by_signal, action.outcome.value};
 }
 
-void Keeper::give_back(const Farewell& farewell, bool lost) {
+void Keeper::give_back(const Action& action, bool lost) {
   // of several the others are held
   if (lost && !plan_.several()) return finish(event::ReleaseDone{false, "it was lost"});
-  if (farewell.forget_start) forget_noted(*lease_);
-  const auto answer = release_until(later(Clock::now(), plan_.timing.op_timeout), farewell.job);
+  if (action.forget_start) forget_noted(*lease_);
+  const auto answer = release_until(later(Clock::now(), plan_.timing.op_timeout), run_end(action));
   if (!answer) return finish(event::ReleaseDone{false, answer.error().message, true});
   const bool held = *answer == Released::yes;
   finish(event::ReleaseDone{held, held ? "" : "it was not held any more"});

@@ -102,8 +102,8 @@ Result<Fd> listen_as_keeper(std::string_view name) {
   return fd;
 }
 
-Result<KeeperAnswer> ask_keeper(const KeeperPlace& keeper, std::string_view what,
-                                const Owner& owner) {
+Result<KeeperAnswer> query_keeper(const KeeperPlace& keeper, std::string_view what,
+                                  const Owner& owner) {
   const Address at(keeper.name);
   const Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return fail(Errc::unavailable, fmt::format("no socket: {}", ::strerrordesc_np(errno)));
@@ -121,8 +121,8 @@ Result<KeeperAnswer> ask_keeper(const KeeperPlace& keeper, std::string_view what
   }
   if (!trusted_peer(fd.get()))
     return fail(Errc::denied, "another user has taken the place of the keeper");
-  const std::string question = fmt::format("{} {}", what, owner.hex());
-  if (::send(fd.get(), question.data(), question.size(), MSG_NOSIGNAL) < 0)
+  const std::string request = fmt::format("{} {}", what, owner.hex());
+  if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0)
     return fail(Errc::timed_out,
                 fmt::format("the keeper does not listen: {}", ::strerrordesc_np(errno)));
   const std::string reply = receive(fd.get());
@@ -133,8 +133,8 @@ Result<KeeperAnswer> ask_keeper(const KeeperPlace& keeper, std::string_view what
   return fail(Errc::timed_out, "the keeper did not answer");
 }
 
-KeeperQuestion next_question(int listener, const Owner& owner) {
-  KeeperQuestion q{{}, Fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC))};
+KeeperRequest next_request(int listener, const Owner& owner) {
+  KeeperRequest q{{}, Fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC))};
   if (!q.reply || !trusted_peer(q.reply.get())) return {};
   give_up_after(q.reply.get(), short_patience);
   const std::string text = receive(q.reply.get());
@@ -144,7 +144,7 @@ KeeperQuestion next_question(int listener, const Owner& owner) {
   return q;
 }
 
-void answer(const KeeperQuestion& q, KeeperAnswer a) noexcept {
+void answer(const KeeperRequest& q, KeeperAnswer a) noexcept {
   const std::string_view text = answers[static_cast<std::size_t>(a)];
   if (q.reply) ::send(q.reply.get(), text.data(), text.size(), MSG_NOSIGNAL);
 }

@@ -39,14 +39,14 @@ Result<Fd> listen_as_keeper(std::string_view name);
 // to be dead, and the lock ended with it. Errc::unavailable: it cannot be reached from here, and
 // may live. Errc::timed_out: no answer within 5 s, or the keeper does not know the lock's state.
 // Errc::denied: another user answers.
-Result<KeeperAnswer> ask_keeper(const KeeperPlace&, std::string_view what, const Owner&);
+Result<KeeperAnswer> query_keeper(const KeeperPlace&, std::string_view what, const Owner&);
 
 // One received request. An empty `what`: none that gets an answer.
-struct KeeperQuestion {
+struct KeeperRequest {
   std::string what;
   Fd reply{};
 };
-KeeperQuestion next_question(int listener, const Owner&);
-void answer(const KeeperQuestion&, KeeperAnswer) noexcept;
+KeeperRequest next_request(int listener, const Owner&);
+void answer(const KeeperRequest&, KeeperAnswer) noexcept;
 
 }  // namespace dlock::run

@@ -54,7 +54,7 @@ void Keeper::accept(const Granted& granted) {
   output_.trace_granted(*lease_);
   std::vector<Lease> leases = others_.leases;
   leases.insert(leases.begin(), *lease_);
-  report(event::Granted{std::move(leases), std::move(holds)});
+  report(event::Acquired{std::move(leases), std::move(holds)});
 }
 
 // --once-per, after the grant and before the start. False: nothing may start; the lock was released
@@ -146,15 +146,15 @@ void Keeper::is_busy(const Busy& busy) {
 // A waiter that sleeps in the queue reports its last answer, which may be old. Shortly before the
 // end of the wait the store is asked whether it is reachable, and which owner holds the lock now.
 Result<void> Keeper::confirm(Waiting& last) {
-  const Deadline asked_at = Clock::now();
-  const auto seen = backend_->inspect(plan_.request.key);
-  if (!seen && retryable(seen.error().code)) return fail(seen.error());
-  if (seen && *seen && !(*seen)->unread.empty()) return fail(Errc::unavailable, (*seen)->unread);
-  if (seen) last.holder.reset();
-  if (seen && *seen && !(*seen)->holders.empty() && !(*seen)->holders.front().ended())
-    last.holder = (*seen)->holders.front();
-  wait_.answered(asked_at);
-  report(event::Answered{asked_at, last.holder, last.why});
+  const Deadline sent_at = Clock::now();
+  const auto view = backend_->inspect(plan_.request.key);
+  if (!view && retryable(view.error().code)) return fail(view.error());
+  if (view && *view && !(*view)->unread.empty()) return fail(Errc::unavailable, (*view)->unread);
+  if (view) last.holder.reset();
+  if (view && *view && !(*view)->holders.empty() && !(*view)->holders.front().ended())
+    last.holder = (*view)->holders.front();
+  wait_.answered(sent_at);
+  report(event::Answered{sent_at, last.holder, last.why});
   return {};
 }
 
@@ -168,7 +168,7 @@ void Keeper::acquire() {
   for (bool tried = false;; tried = true) {
     const Duration left = until(wait_.until());
     const bool stale = last && !health_.grants_nothing && wait_.stale();
-    if (requested() && request().what == Request::leave) {
+    if (is_to_leave()) {
       // the end came before its last second: the machine was suspended
       if (stale && left <= 0us) (void)confirm(*last);
       (void)twice([&] { return place_->cancel(); });
@@ -178,20 +178,20 @@ void Keeper::acquire() {
       nap(time_to_leave);
       continue;
     }
-    const Deadline asked_at = Clock::now();
+    const Deadline sent_at = Clock::now();
     Result<Progress> answer = Progress{Waiting{}};
-    const bool confirming = stale && left <= last_look;
+    const bool confirming = stale && left <= last_query;
     if (confirming) {
       if (const auto confirmed = confirm(*last); !confirmed) answer = fail(confirmed.error());
     } else {
-      answer = place_->poll(slice(left, asked_at - began, last.has_value()));
+      answer = place_->poll(slice(left, sent_at - began, last.has_value()));
       read_health();
     }
     if (!answer) {
       const Error& e = answer.error();
       const bool too_long = !wait_.reached() && !plan_.wait &&
                             Clock::now() >= later(wait_.began(), plan_.connect_timeout);
-      if (!retryable(e.code) || !plan_.request.wait || too_long) return gave_up(e);
+      if (!retryable(e.code) || plan_.one_try() || too_long) return gave_up(e);
       wait_.failed();
       // What it said before says nothing of a store that refuses now. An error from beyond the end,
       // of a machine that slept, says nothing of the wait: leaving asks once more.
@@ -205,7 +205,7 @@ void Keeper::acquire() {
     wait_.reach();
     retry = first_retry;
     if (const auto* granted = std::get_if<Granted>(&*answer)) {
-      if (requested() && request().what == Request::leave) {
+      if (is_to_leave()) {
         (void)twice([&] { return backend_->release(granted->lease); });
         return finish(event::WaitLeft{});
       }
@@ -220,29 +220,30 @@ void Keeper::acquire() {
       wait_.grants_nothing();
       report(event::NoAnswer{.reached = true, .why = last->why});
     } else if (first && !requested()) {
-      wait_.answered(asked_at);
-      report(event::Answered{asked_at, last->holder, last->why});
+      wait_.answered(sent_at);
+      report(event::Answered{sent_at, last->holder, last->why});
     }
     report(*last);
   }
 }
 
 // How long to wait for news before reporting the current state: soon, then when somebody may see
-// it; before the last look, and before the end of a short wait. A look costs the store something,
-// for each of those who wait: on a terminal it is each second, in a log when the next line is due.
-Duration Keeper::slice(Duration left, Clock::duration waited, bool told) const {
-  if (!plan_.request.wait) return {};
-  const Duration before_look = left > last_look ? left - last_look : told ? left : left / 2;
-  Duration due = quiet_look;
+// it; before the last query, and before the end of a short wait. A report costs the store
+// something, for each of those who wait: on a terminal it is each second, in a log when the next
+// line is due.
+Duration Keeper::slice(Duration left, Clock::duration waited, bool reported) const {
+  if (plan_.one_try()) return {};
+  const Duration before_query = left > last_query ? left - last_query : reported ? left : left / 2;
+  Duration due = quiet_report;
   const auto at = [&](Duration t) {
     if (waited < t) due = std::min(due, std::chrono::ceil<Duration>(t - waited));
   };
-  if (waited < first_look) at(first_look);
-  else if (!told) due = first_look;
-  else if (redraws(plan_)) due = redrawn_look;
+  if (waited < first_report) at(first_report);
+  else if (!reported) due = first_report;
+  else if (redraws(plan_)) due = redrawn_report;
   else if (!plan_.say.quiet)
     for (const Duration line : said_again) at(line);
-  return std::clamp<Duration>(before_look, 0us, due);
+  return std::clamp<Duration>(before_query, 0us, due);
 }
 
 }  // namespace dlock::run

@@ -65,7 +65,7 @@ std::string status_line(std::string_view name, std::string_view key,
   return line_of(line, fields);
 }
 
-std::string trace_line(const Traced& what, std::span<const Field> fields) {
+std::string trace_line(const TraceHead& what, std::span<const Field> fields) {
   Json line{{"t", Clock::now().time_since_epoch().count()},
             {"pid", ::getpid()},
             {"ev", what.ev},

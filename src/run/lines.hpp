@@ -36,10 +36,10 @@ std::string status_line(std::string_view name, std::string_view key, std::span<c
 
 // {"t":nanoseconds of CLOCK_BOOTTIME,"pid","ev","f","key","owner",...}; `owner` is a prefix of the
 // id, not the secret. No key, no owner where they are empty.
-struct Traced {
+struct TraceHead {
   std::string_view ev, f, key, owner;
 };
-std::string trace_line(const Traced&, std::span<const Field>);
+std::string trace_line(const TraceHead&, std::span<const Field>);
 
 // A file of such lines, made 0600 if it is missing. Errc::cannot_create names the option.
 Result<Fd> open_lines(std::string_view option, const std::string& path);

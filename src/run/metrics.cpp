@@ -174,7 +174,7 @@ Result<void> Metrics::write_end(const Outcome& outcome) {
   const auto seconds = [](Deadline from, Deadline to) {
     return std::chrono::duration<double>(to - from).count();
   };
-  Figures f{.wait_seconds = seconds(asked_at_, std::min(granted_at_, ended_at_)),
+  Figures f{.wait_seconds = seconds(began_at_, std::min(granted_at_, ended_at_)),
             .granted = granted_at_ != no_deadline};
   if (f.granted) f.held_seconds = seconds(granted_at_, ended_at_);
   return write(file, plan_.request.key, false, f, outcome);

@@ -25,7 +25,7 @@ class Metrics {
 
  private:
   const Plan& plan_;
-  const Deadline asked_at_ = Clock::now();
+  const Deadline began_at_ = Clock::now();
   Deadline granted_at_ = no_deadline, ended_at_ = no_deadline;
   std::future<void> written_;
 };

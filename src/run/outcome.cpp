@@ -19,7 +19,7 @@ void finish(Outcome outcome) {
   if (outcome.by_signal) {
     ::prctl(PR_SET_DUMPABLE, 0);  // the job's core is of interest, ours is not
     ::signal(outcome.value, SIG_DFL);
-    take_default(outcome.value);
+    default_action(outcome.value);
     ::_exit(128 + outcome.value);  // pid 1 of a container does not die of its own signal
   }
   ::_exit(outcome.value);

@@ -12,7 +12,7 @@ Output::Output(const Plan& plan) : plan_(plan), writer_(*new Writer) {}
 
 Result<void> Output::open() {
   for (auto [path, fd, option] : {std::tuple{&plan_.say.status_file, &status_file_, "--status"},
-                                  std::tuple{&plan_.say.trace_file, &trace_file_, "--trace"}}) {
+                                  std::tuple{&plan_.say.trace, &trace_file_, "--trace"}}) {
     if (path->empty()) continue;
     TRY(opened, open_lines(option, *path));
     *fd = std::move(opened);
@@ -85,7 +85,8 @@ void Output::error(std::string_view line) { message("error", line); }
 
 void Output::message(const char* level, std::string_view line) {
   if (line.empty()) return;
-  writer_.write(STDERR_FILENO, message_line(level, plan_.request.key.text(), line, plan_.say.json));
+  writer_.write(STDERR_FILENO,
+                message_line(level, plan_.request.key.text(), line, plan_.say.log_json));
 }
 
 Outcome Output::give_up(const Error& e) {
@@ -134,9 +135,8 @@ bool Output::skips_silently() const {
 std::string Output::busy_line(const std::optional<HolderView>& holder,
                               const std::string& why) const {
   if (skips_silently()) return {};
-  return held_line(holder, why) + (plan_.wait && *plan_.wait > Duration{}
-                                       ? "; waited " + format_duration(*plan_.wait)
-                                       : "; not waiting");
+  return held_line(holder, why) +
+         (plan_.wait > Duration{} ? "; waited " + format_duration(*plan_.wait) : "; not waiting");
 }
 
 std::string Output::started_line(Duration ago) const {

@@ -28,34 +28,24 @@ struct OnLost {
 };
 
 struct Say {
-  bool quiet = false;  // no messages but errors
-  bool json = false;   // messages as one JSON object per line
+  bool quiet = false;     // no messages but errors
+  bool log_json = false;  // messages as one JSON object per line
   int verbosity = 0;
-  int status_fd = -1;                   // JSON lines; inherited, never passed to the job
-  std::string status_file, trace_file;  // created 0600 / appended; empty: none
-  std::string metrics_file;             // replaced at the end; empty: none
+  int status_fd = -1;              // JSON lines; inherited, never passed to the job
+  std::string status_file, trace;  // created 0600 / appended; empty: none
+  std::string metrics_file;        // replaced at the end; empty: none
 };
 
-struct Plan {
-  // The lock. open: for one key; called on the keeper's thread.
-  std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
-  Traits traits;
-  Request request;
-  // Besides request.key, in the order given: taken all or none, but one may be lost, or released,
-  // while others are not.
-  std::vector<Key> more_keys;
-  std::optional<Duration> wait;  // nullopt: for ever; zero: one try (then request.wait is false)
-  Timing timing;
-  // how long an unreachable store is retried at the start without -w
-  Duration connect_timeout{std::chrono::seconds{5}};
-  int conflict_status = 75;  // -E
-  // wait a random part of it before the first request
-  Duration splay{};
+// What the command line says of a run, as it is: cli/options reads it, and a Plan has it.
+struct Terms {
+  std::optional<Duration> wait;     // nullopt: for ever; zero: one try
+  int conflict_status = 75;         // -E
+  Duration splay{};                 // wait a random part of it before the first request
   std::optional<OncePer> once_per;  // only if Traits::starts
   bool again = false;               // --once-per: starts although it ran, and is noted
   bool until_success = false;       // --once-per: a command that failed does not count
 
-  // The job (run only).
+  // The job (run and fence).
   char* const* command = nullptr;  // NULL-terminated argv; [0] is looked up in PATH
   int end_signal = SIGTERM;        // --signal: the signal of a request to end (lost, --max-run)
   OnLost on_lost;
@@ -63,6 +53,21 @@ struct Plan {
   Duration min_hold{};
   Group group = Group::automatic;
   Descendants descendants = Descendants::wait;
+};
+
+struct Plan : Terms {
+  // The lock. open: for one key; called by the keeper alone.
+  std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
+  Traits traits;
+  Request request;  // Request::wait: as one_try() says, when it is sent
+  // Besides request.key, in the order given: taken all or none, but one may be lost, or released,
+  // while others are not.
+  std::vector<Key> more_keys;
+  Timing timing;
+  // how long an unreachable store is retried at the start without -w
+  Duration connect_timeout{std::chrono::seconds{5}};
+
+  // The job.
   bool publish_environment = true;  // DLOCK_*; false: --no-env
   // objects for DLOCK_GRANTS, of the dlocks around this one
   std::vector<std::pair<Key, std::string>> inherited_grants;
@@ -76,13 +81,14 @@ struct Plan {
 
   Say say;
 
+  bool one_try() const noexcept { return wait == Duration{}; }
   bool has_job() const noexcept { return command != nullptr; }
   bool several() const noexcept { return !more_keys.empty(); }
 };
 
 inline WaitEnd::Rules wait_rules(const Plan& plan) {
   const auto keys = static_cast<Duration::rep>(plan.more_keys.size()) + 1;
-  return {plan.wait, !plan.request.wait, plan.connect_timeout + plan.timing.op_timeout * keys};
+  return {plan.wait, plan.connect_timeout + plan.timing.op_timeout * keys};
 }
 
 }  // namespace dlock::run

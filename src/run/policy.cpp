@@ -36,12 +36,12 @@ void Policy::set_lease(Deadline deadline) {
 }
 
 void Policy::on(const event::WaitBegan& e, Deadline) { wait_.begin(e.at); }
-void Policy::on(const event::Answered& e, Deadline) { wait_.answered(e.asked_at); }
+void Policy::on(const event::Answered& e, Deadline) { wait_.answered(e.sent_at); }
 void Policy::on(const event::NoAnswer& e, Deadline) {
   e.reached ? wait_.grants_nothing() : wait_.failed();
 }
 
-void Policy::on(const event::Granted& e, Deadline now) {
+void Policy::on(const event::Acquired& e, Deadline now) {
   wait_.answered(now);
   if (phase_ != Phase::waiting) return;  // dlock is leaving the queue: the keeper releases it
   granted_at_ = now;
@@ -66,7 +66,7 @@ void Policy::queue_again(Deadline now) {
   actions_.push_back({.what = Do::queue_again, .span = pause_});
 }
 
-void Policy::on(const event::Kept& e, Deadline) {
+void Policy::on(const event::Renewed& e, Deadline) {
   // the latch: the job is being ended; the store still keeps others out a little longer
   if (lost_) {
     deadline_ = std::max(deadline_, e.deadline);
@@ -119,7 +119,7 @@ void Policy::leave(Deadline now) {
 }
 
 void Policy::end_wait() {
-  if (asked_end_) return end(*asked_end_);
+  if (requested_end_) return end(*requested_end_);
   const bool busy = wait_.busy();
   say(busy ? Note::busy : Note::silent);
   if (busy) end({false, plan_.conflict_status, How::busy});
@@ -127,7 +127,7 @@ void Policy::end_wait() {
 }
 
 void Policy::on(const event::WaitEnded& e, Deadline) {
-  if (phase_ == Phase::leaving && asked_end_) return end_wait();
+  if (phase_ == Phase::leaving && requested_end_) return end_wait();
   if (phase_ == Phase::waiting || phase_ == Phase::leaving)
     end({false, e.status, e.busy ? How::busy : How::error});
 }
@@ -145,17 +145,17 @@ void Policy::on(const event::HandedOver& e, Deadline now) {
   if (plan_.max_hold > 0us) hold_until_ = later(granted_at_, plan_.max_hold);
 }
 
-void Policy::on(const event::EndAsked& e, Deadline now) {
+void Policy::on(const event::EndRequested& e, Deadline now) {
   if (phase_ == Phase::holding) return end_hold(e.outcome, now);
   if (phase_ != Phase::waiting) return;
-  asked_end_ = e.outcome;
+  requested_end_ = e.outcome;
   leave(now);
 }
 
 // A loss comes first, whatever asks for the end.
 void Policy::end_hold(Outcome outcome, Deadline now) {
   if (plan_.stays && now >= when_.kill_at) return lose_hold(now);
-  asked_end_ = outcome;
+  requested_end_ = outcome;
   release(now);
 }
 
@@ -181,12 +181,12 @@ void Policy::on(const event::Signal& e, Deadline now) {
       if (stops(e.number)) return act(Do::stop_self, e.number);
       if (e.number == SIGCONT) return act(Do::stop_self, 0);
       if (ignored_by_default(e.number)) return;
-      asked_end_ = Outcome{true, e.number, How::signal};
+      requested_end_ = Outcome{true, e.number, How::signal};
       (void)same_again(e.number, now);
       return leave(now);
     case Phase::leaving:
       if (!ends(e.number) || same_again(e.number, now)) return;
-      if (std::exchange(asked_end_, Outcome{true, e.number, How::signal})) end_wait();
+      if (std::exchange(requested_end_, Outcome{true, e.number, How::signal})) end_wait();
       return;
     case Phase::holding:
       if (stops(e.number)) return act(Do::stop_self, e.number);
@@ -214,8 +214,8 @@ void Policy::forward(const event::Signal& e, Deadline now) {
   // may have missed it: twice rather than never.
   const bool of_terminal = same_group_ && e.from_kernel;
   // When a terminal hangs up, the kernel signals only the leader of the session.
-  const bool told_us_alone = e.number == SIGHUP && session_leader_;
-  const bool job_has_it = of_terminal && phase_ != Phase::starting && !told_us_alone;
+  const bool sent_to_us_alone = e.number == SIGHUP && session_leader_;
+  const bool job_has_it = of_terminal && phase_ != Phase::starting && !sent_to_us_alone;
   if (!job_has_it) act(phase_ == Phase::descendants ? Do::signal_all : Do::send_signal, e.number);
   // A terminal's Ctrl-C is the job's to interpret: a database shell lives on. A HUP from a process
   // means "reload".

@@ -5,7 +5,6 @@
 #pragma once
 #include <optional>
 #include <variant>
-#include <vector>
 #include "run/event.hpp"
 #include "run/outcome.hpp"
 #include "run/plan.hpp"
@@ -13,51 +12,6 @@
 #include "run/wait_end.hpp"
 
 namespace dlock::run {
-
-struct Action {
-  enum class Do {
-    start_job,       // with deadlines(), the environment and the descriptor to hold
-    send_deadlines,  // deadlines() to the guard
-    send_signal,     // number, to the job's group
-    signal_all,      // number, to the whole tree
-    kill_guard,      // it did not act on time: KILL it, its tree becomes ours
-    // kill our own (adopted) children once; answered by OwnSweepDone when none is left
-    sweep_own,
-    stop_self,    // number: stop as the job was stopped; 0: do not, it goes on
-    leave_queue,  // answer WaitLeft, soon
-    hand_over,    // without a job: pass the grant on; answer HandedOver
-    // release a late grant and wait again after `span`; answered by Granted or WaitEnded
-    queue_again,
-    // Answer ReleaseDone. outcome: how the job ended, if there was one. forget_start: the start
-    // noted for --once-per is withdrawn before.
-    release,
-    // let the lock last for `span` without us; answered by DetachDone; outcome as for release
-    detach,
-    say,  // note, for messages and events
-    end,  // outcome: over
-  };
-  enum class Note {
-    busy,
-    silent,
-    lost,
-    stuck,
-    descendants,
-    holding,
-    not_released,
-    guard_died,
-    no_guard,
-    max_run,
-    too_late,
-    revoked
-  };
-  Do what;
-  int number = 0;
-  Duration span{};
-  Note note{};
-  Outcome outcome{};
-  bool forget_start = false;
-};
-using Actions = std::vector<Action>;
 
 class Policy {
  public:
@@ -104,10 +58,10 @@ class Policy {
   void on(const Waiting&, Deadline) {}
   void on(const event::Answered&, Deadline);
   void on(const event::NoAnswer&, Deadline);
-  void on(const event::Granted&, Deadline now);
+  void on(const event::Acquired&, Deadline now);
   void on(const event::HandedOver&, Deadline now);
-  void on(const event::EndAsked&, Deadline now);
-  void on(const event::Kept&, Deadline);
+  void on(const event::EndRequested&, Deadline now);
+  void on(const event::Renewed&, Deadline);
   void on(const event::Revoked&, Deadline now);
   void on(const event::RenewFailed&, Deadline) {}
   void on(const event::KeeperLost&, Deadline now);
@@ -166,7 +120,7 @@ class Policy {
   Deadline ended_at_{};               // last ending signal
   Duration pause_{};                  // before the last queue_again
   int last_end_ = 0;
-  std::optional<Outcome> asked_end_;  // how dlock ends, if not as wait or job end
+  std::optional<Outcome> requested_end_;  // how dlock ends, if not as wait or job end
   int status_ = -1, exec_error_ = 0;
   bool lost_ = false, killing_ = false, guard_failed_ = false, start_failed_ = false,
        max_run_over_ = false, revoked_ = false, withdraws_ = false, gave_up_ = false;

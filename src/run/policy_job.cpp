@@ -36,10 +36,10 @@ void Policy::on(const event::StartFailed& e, Deadline now) {
 
 void Policy::on(const event::StartRefused&, Deadline now) {
   if (phase_ != Phase::starting) return;
-  const int asked_to_end = last_end_;
+  const int end_signal = last_end_;
   last_end_ = 0;
   queue_again(now);
-  if (asked_to_end != 0) on(event::Signal{asked_to_end, false}, now);
+  if (end_signal != 0) on(event::Signal{end_signal, false}, now);
 }
 
 void Policy::on(const event::ExecFailed& e, Deadline) { exec_error_ = e.error; }
@@ -94,7 +94,7 @@ void Policy::on(const event::TreeDead& e, Deadline now) {
 
 void Policy::on(const event::GuardGone&, Deadline now) {
   if (phase_ == Phase::waiting) {
-    asked_end_ = Outcome{false, status_unavailable, How::error};
+    requested_end_ = Outcome{false, status_unavailable, How::error};
     say(Note::no_guard);
     return leave(now);
   }
@@ -236,7 +236,7 @@ void Policy::on(const event::ReleaseDone& e, Deadline) {
 Outcome Policy::result() const noexcept {
   if (gave_up_) return {false, status_failed_holding, How::failed};
   if (lost_) return {false, status_lost, How::lost};
-  if (asked_end_) return *asked_end_;
+  if (requested_end_) return *requested_end_;
   if (guard_failed_ || start_failed_) return {false, status_failed_holding, How::failed};
   if (exec_error_ != 0)
     return {false, exec_error_ == ENOENT ? status_not_found : status_cannot_execute,

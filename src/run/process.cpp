@@ -90,7 +90,7 @@ std::uint64_t own_namespace(std::string_view kind) {
   return ::stat(std::string("/proc/self/ns/").append(kind).c_str(), &s) == 0 ? s.st_ino : 0;
 }
 
-std::optional<ProcessStat> look_up(pid_t pid) {
+std::optional<ProcessStat> process_stat(pid_t pid) {
   const std::string text = read_start(proc_path(pid, "/stat"));
   std::string_view rest = text;
   const auto name_end = rest.rfind(')');  // the name may contain anything
@@ -110,31 +110,31 @@ std::optional<ProcessStat> look_up(pid_t pid) {
 }
 
 void identify(Identity& who) {
-  const auto seen = look_up(::getpid());
+  const auto process = process_stat(::getpid());
   const std::uint64_t space = own_namespace("pid");
   who.pid = ::getpid();
   who.process.reset();
-  if (seen && space != 0) who.process = Identity::Process{seen->id.start, space};
+  if (process && space != 0) who.process = Identity::Process{process->id.start, space};
 }
 
-Sighted look_for(const Identity& who) {
+Presence find_process(const Identity& who) {
   const std::uint64_t space = own_namespace("pid");
   if (!who.process || who.pid <= 0 || !who.of_this_host() || space == 0 ||
       space != who.process->pid_namespace)
-    return Sighted::unknown;
+    return Presence::unknown;
   const auto pid = static_cast<pid_t>(who.pid);
-  if (::kill(pid, 0) != 0 && errno == ESRCH) return Sighted::ended;
-  const auto seen = look_up(pid);
-  if (!seen) return Sighted::unknown;  // a /proc that hides it
-  return seen->id.start == who.process->start ? Sighted::lives : Sighted::ended;
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return Presence::ended;
+  const auto process = process_stat(pid);
+  if (!process) return Presence::unknown;  // a /proc that hides it
+  return process->id.start == who.process->start ? Presence::lives : Presence::ended;
 }
 
 bool is_ancestor(const ProcessId& wanted) {
   for (pid_t pid = ::getppid(); pid > 0;) {
-    const auto seen = look_up(pid);
-    if (!seen) return false;
-    if (pid == wanted.pid) return seen->id == wanted;
-    pid = seen->parent;
+    const auto process = process_stat(pid);
+    if (!process) return false;
+    if (pid == wanted.pid) return process->id == wanted;
+    pid = process->parent;
   }
   return false;
 }
@@ -145,10 +145,10 @@ bool is_below_us(pid_t pid) {
   for (int tries = 0; tries < 3; ++tries) {
     pid_t at = pid;
     while (at > 1) {
-      const auto seen = look_up(at);
-      if (!seen) break;
-      if (seen->parent == us) return true;
-      at = seen->parent;
+      const auto process = process_stat(at);
+      if (!process) break;
+      if (process->parent == us) return true;
+      at = process->parent;
     }
     if (at <= 1 || at == pid) return false;
   }

@@ -33,14 +33,14 @@ struct ProcessStat {
   ProcessId id;
   pid_t parent = 0, group = 0, session = 0;
 };
-std::optional<ProcessStat> look_up(pid_t);  // nothing: no such process, or no /proc
+std::optional<ProcessStat> process_stat(pid_t);  // nothing: no such process, or no /proc
 
 // Adds to the identity of this process which one it is (Identity::process).
 void identify(Identity&);
 // Whether the process of an identity is seen here. unknown: it is of another host or namespace, or
 // did not say which one it is.
-enum class Sighted { lives, ended, unknown };
-Sighted look_for(const Identity&);
+enum class Presence { lives, ended, unknown };
+Presence find_process(const Identity&);
 
 bool is_ancestor(const ProcessId&);  // of this process
 

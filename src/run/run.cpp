@@ -9,24 +9,11 @@
 #include "run/supervisor.hpp"
 
 namespace dlock::run {
-namespace {
 
-Outcome supervise(const Plan& plan, const Entry& entry, const Surroundings& around, Output& output,
-                  Channel channel, pid_t guard, Hold* how) {
-  if (const auto opened = output.open(); !opened) return output.give_up(opened.error());
-  Supervisor& supervisor =
-      *new Supervisor(plan, entry, around, output, std::move(channel), guard, how);
-  if (const FailedCall call = supervisor.failed())
-    return output.give_up({Errc::unavailable, why(call)});
-  return supervisor.run();
-}
-
-}  // namespace
-
-Outcome run(const Plan& asked) {
+Outcome run(const Plan& given) {
   // These live as long as the process, like everything that the keeper's thread uses: it is never
   // joined, because a client library may block it for ever.
-  const Plan& plan = *new Plan(asked);
+  const Plan& plan = *new Plan(given);
   Entry& entry = *new Entry;
   if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
   Output& output = *new Output(plan);
@@ -55,22 +42,6 @@ Outcome run(const Plan& asked) {
         {Errc::config,
          "/proc does not list our child processes here: a job could not be ended for certain"});
   return supervise(plan, entry, around, output, Channel(std::move(ours)), guard, nullptr);
-}
-
-Outcome hold(const Plan& plan, const Entry& entry, Output& output, Hold& how) {
-  const Surroundings& around = *new Surroundings(-1);
-  return supervise(plan, entry, around, output, Channel(Fd()), -1, &how);
-}
-
-Outcome acquire(const Plan& asked, const GrantSink& sink) {
-  // as in run(): the keeper's thread may outlive this call
-  Plan& plan = *new Plan(asked);
-  plan.stays = plan.request.attached;
-  const Entry& entry = *new Entry;
-  Hold& how =
-      *new Hold{.pass_on = [&sink](const auto& leases) { return sink.print(sink.text(leases)); },
-                .until_stdin_ends = plan.stays};
-  return hold(plan, entry, *new Output(plan), how);
 }
 
 }  // namespace dlock::run

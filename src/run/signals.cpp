@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/signals.hpp"
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 #include "run/process.hpp"
@@ -10,10 +9,10 @@ namespace dlock::run {
 bool group_is_orphaned(pid_t member) {
   const pid_t own_session = ::getsid(member), own_group = ::getpgid(member);
   for (pid_t pid = member;;) {
-    const auto seen = look_up(pid);
-    if (!seen || seen->session != own_session) return true;
-    if (seen->group != own_group) return false;
-    pid = seen->parent;
+    const auto process = process_stat(pid);
+    if (!process || process->session != own_session) return true;
+    if (process->group != own_group) return false;
+    pid = process->parent;
     if (pid <= 0) return true;
   }
 }
@@ -42,7 +41,7 @@ void let_through(int signal) {
   ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
 }
 
-void take_default(int signal) {
+void default_action(int signal) {
   if (stops(signal) && is_pending(SIGCONT)) return;
   ::kill(::getpid(), signal);
   let_through(signal);

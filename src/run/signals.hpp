@@ -32,7 +32,7 @@ bool is_pending(int signal);
 void drop_pending(int signal);
 void let_through(int signal);  // unblocked for a moment
 // Stops or dies by `signal`'s default action; a CONT that came since takes back a stop.
-void take_default(int signal);
+void default_action(int signal);
 
 // A controlling terminal, and its modes: restored when the job was killed and could not do it
 // itself.

@@ -19,7 +19,8 @@ using Do = Action::Do;
 
 namespace {
 
-constexpr Duration fast_job = 20ms;  // one that ends within it needs no renewals
+constexpr Duration fast_job = 20ms;       // one that ends within it needs no renewals
+constexpr Duration time_to_name = 250ms;  // at a tree, to name its members
 
 // The order within a wake-up: events that make the lock lost, the user, the job; a request to give
 // back last, because it does not count for a job that had ended.
@@ -37,6 +38,16 @@ void sort(std::vector<Event>& events) {
 }
 
 }  // namespace
+
+Outcome supervise(const Plan& plan, const Entry& entry, const Surroundings& around, Output& output,
+                  Channel guard, pid_t guard_pid, Hold* hold) {
+  if (const auto opened = output.open(); !opened) return output.give_up(opened.error());
+  auto& supervisor =
+      *new Supervisor(plan, entry, around, output, std::move(guard), guard_pid, hold);
+  if (const FailedCall call = supervisor.failed())
+    return output.give_up({Errc::unavailable, why(call)});
+  return supervisor.run();
+}
 
 Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around,
                        Output& output, Channel guard, pid_t guard_pid, Hold* hold)
@@ -76,7 +87,7 @@ Outcome Supervisor::run() {
                           {guard_.fd(), guard_events, 0},
                           {timer_.fd(), POLLIN, 0},
                           {keeper_.fd(), POLLIN, 0}};
-    if (may_be_asked()) {
+    if (can_be_ended()) {
       const auto more = hold_->descriptors(held_by());
       p.insert(p.end(), more.begin(), more.end());
     }
@@ -103,8 +114,8 @@ void Supervisor::turn() {
     thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);
   }
   for (const Event& e : gather(now)) step(e, now);
-  if (may_be_asked())
-    if (const auto end = hold_->asked(held_by())) step(event::EndAsked{*end}, now);
+  if (can_be_ended())
+    if (const auto end = hold_->end_requested(held_by())) step(event::EndRequested{*end}, now);
   step(event::Tick{}, now);
   if (stop_by_ != 0) stop();
 }
@@ -156,7 +167,7 @@ std::vector<Event> Supervisor::gather(Deadline now) {
 void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
   for (KeeperEvent& e : keeper_.events()) {
     announcer_.report(e, policy_, now);
-    if (auto* granted = std::get_if<event::Granted>(&e)) {
+    if (auto* granted = std::get_if<event::Acquired>(&e)) {
       leases_ = granted->leases;
       holds_ = std::move(granted->holds);
       metrics_.granted(now);
@@ -216,11 +227,11 @@ void Supervisor::perform(const Action& a) {
     case Do::kill_guard: ::kill(guard_pid_, SIGKILL); return;
     case Do::sweep_own: return sweep_own();
     case Do::stop_self: stop_by_ = a.number; return;
-    case Do::leave_queue: keeper_.leave(); return;
-    case Do::queue_again: keeper_.queue_again(a.span); return;
     case Do::hand_over: return hand_over();
-    case Do::release: keeper_.release(farewell(a)); return;
-    case Do::detach: keeper_.detach(a.span, farewell(a)); return;
+    case Do::leave_queue:
+    case Do::queue_again:
+    case Do::release:
+    case Do::detach: return keeper_.post(a);
     case Do::say: {
       const bool named = a.note == Action::Note::stuck || a.note == Action::Note::descendants;
       return announcer_.say(a.note, named ? job_members() : std::vector<pid_t>{}, Clock::now());
@@ -229,15 +240,9 @@ void Supervisor::perform(const Action& a) {
   }
 }
 
-Keeper::Farewell Supervisor::farewell(const Action& a) const {
-  Keeper::Farewell f{.forget_start = a.forget_start};
-  if (!hold_ && a.outcome.job_ended()) f.job = RunEnd{a.outcome.by_signal, a.outcome.value};
-  return f;
-}
-
 // ---- without a job -----------------------------------------------------------------------------
 
-bool Supervisor::may_be_asked() const { return hold_ && (policy_.waiting() || policy_.holding()); }
+bool Supervisor::can_be_ended() const { return hold_ && (policy_.waiting() || policy_.holding()); }
 
 std::optional<Owner> Supervisor::held_by() const {
   return policy_.holding() ? std::optional(leases_.front().owner) : std::nullopt;
@@ -313,6 +318,64 @@ void Supervisor::end(Outcome outcome) {
   dismiss_guard();
   if (policy_.killed()) modes_.restore();
   announcer_.exit(outcome);
+}
+
+// ---- the second line: the guard is dead --------------------------------------------------------
+
+// Not part of the job: it existed when dlock started, or it is an orphan of such a process and
+// older than the guard. An orphan that began later cannot be told from a member of the job, and
+// then the promise about the job counts more.
+bool Supervisor::foreign(pid_t child) const {
+  if (std::find(around_.before.begin(), around_.before.end(), child) != around_.before.end())
+    return true;
+  const auto process = process_stat(child);
+  const auto& below = around_.below_before;
+  return process && (process->id.start < guard_started_ ||
+                     std::find(below.begin(), below.end(), process->id) != below.end());
+}
+
+// The guard is dead and its tree is ours. ECHILD would be the proof, but earlier children must
+// live; so the list must be empty three times in a row, after everything was reaped.
+void Supervisor::sweep_own() {
+  reap_guard();
+  auto cgroup = JobCgroup::find(guard_pid_);
+  // Guards of runs below are left to end their trees, but not beyond the end of our leases.
+  Deadline spared_until = no_deadline;
+  for (const Lease& l : leases_) spared_until = std::min(spared_until, l.deadline - 250ms);
+  for (int empty = 0, rounds = 0; rounds < 200; ++rounds) {
+    const bool spares = Clock::now() < spared_until;
+    if (!spares || !cgroup.has_guard()) cgroup.kill();
+    auto found = around_.children.list();
+    std::erase_if(found, [this](pid_t p) { return foreign(p); });
+    kill_children(found, spares);
+    for (const pid_t p : found) ::waitpid(p, nullptr, WNOHANG);
+    if (around_.before.empty() && found.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) empty = 3;
+    empty = found.empty() ? empty + 1 : 0;
+    if (empty < 3) continue;
+    cgroup.remove();
+    announcer_.job_is_dead();
+    return step(event::OwnSweepDone{}, Clock::now());
+  }
+}
+
+std::vector<pid_t> Supervisor::job_members() const {
+  const Deadline until = later(Clock::now(), time_to_name);
+  if (!guard_reaped_) return descendants_of(guard_pid_, until);
+  std::vector<pid_t> members;
+  for (const pid_t child : around_.children.list()) {
+    if (foreign(child)) continue;
+    members.push_back(child);
+    const auto below = descendants_of(child, until);
+    members.insert(members.end(), below.begin(), below.end());
+  }
+  return members;
+}
+
+void Supervisor::reap_guard() {
+  if (guard_reaped_) return;
+  if (const auto process = process_stat(guard_pid_); process) guard_started_ = process->id.start;
+  ::sched_yield();  // as at the end
+  guard_reaped_ = ::waitpid(guard_pid_, nullptr, WNOHANG) == guard_pid_;
 }
 
 }  // namespace dlock::run

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <optional>
-#include <string>
 #include <vector>
 #include "run/announcer.hpp"
 #include "run/entry.hpp"
@@ -41,10 +40,9 @@ class Supervisor {
   void stop();
   void reap_others() const;
   void perform(const Action&);
-  Keeper::Farewell farewell(const Action&) const;
   void start_job();
   void hand_over();
-  bool may_be_asked() const;  // to end, without a job
+  bool can_be_ended() const;  // by others than Policy: without a job
   std::optional<Owner> held_by() const;
   bool foreign(pid_t child) const;
   void sweep_own();
@@ -76,5 +74,9 @@ class Supervisor {
   int stop_by_ = 0;                   // stop ourselves when the rest of this wake-up is done
   Outcome outcome_{};
 };
+
+// One of it, to its end. An Output that cannot be opened, or a call that failed, ends it at once.
+Outcome supervise(const Plan&, const Entry&, const Surroundings&, Output&, Channel guard,
+                  pid_t guard_pid, Hold*);
 
 }  // namespace dlock::run

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 namespace {
 
 // Names only values that are accepted.
-tl::unexpected<Error> does_not_fit(const Timing& t, const TimingAsked& asked) {
+tl::unexpected<Error> does_not_fit(const Timing& t, const TimingOptions& options) {
   const Duration fixed = t.renew_every + t.margin;
   // Rounded down to a value that can be typed.
   const auto room = [&](Duration other) {
@@ -28,28 +28,28 @@ tl::unexpected<Error> does_not_fit(const Timing& t, const TimingAsked& asked) {
   return fail(
       Errc::usage,
       fmt::format("--ttl {} leaves {} for --op-timeout {} and --kill-after {}: use {}",
-                  format_duration(asked.ttl), format_duration(std::max<Duration>(0us, room(0us))),
+                  format_duration(options.ttl), format_duration(std::max<Duration>(0us, room(0us))),
                   format_duration(t.op_timeout), format_duration(t.kill_after), ways));
 }
 
 }  // namespace
 
-Result<Timing> plan_timing(const TimingAsked& asked, Duration proven, bool leased) {
+Result<Timing> plan_timing(const TimingOptions& options, Duration proven, bool leased) {
   Timing t;
   t.leased = leased;
   t.proven = proven;
   t.renew_every = proven / 3;
-  t.op_timeout = asked.op_timeout.value_or(usual_op_timeout(proven));
-  t.kill_after = asked.kill_after.value_or(std::min<Duration>(5s, proven / 5));
+  t.op_timeout = options.op_timeout.value_or(usual_op_timeout(proven));
+  t.kill_after = options.kill_after.value_or(std::min<Duration>(5s, proven / 5));
   t.margin = std::max<Duration>(500ms, proven / 20);
-  if (asked.op_timeout && *asked.op_timeout <= 0us)
+  if (options.op_timeout && *options.op_timeout <= 0us)
     return fail(Errc::usage, "--op-timeout 0: must be longer than 0");
   if (!leased) {
-    if (!asked.kill_after) t.kill_after = 5s;
+    if (!options.kill_after) t.kill_after = 5s;
     return t;
   }
   if (t.renew_every + t.op_timeout + t.kill_after + t.margin > proven)
-    return does_not_fit(t, asked);
+    return does_not_fit(t, options);
   return t;
 }
 

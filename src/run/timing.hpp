@@ -2,7 +2,6 @@
 #pragma once
 #include <algorithm>
 #include <optional>
-#include "core/backend.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 
@@ -24,7 +23,7 @@ struct Timing {
   bool leased = true;
 };
 
-struct TimingAsked {
+struct TimingOptions {
   Duration ttl{};
   std::optional<Duration> op_timeout, kill_after;
 };
@@ -32,7 +31,7 @@ struct TimingAsked {
 // Start rule (leased only): renew_every + op_timeout + kill_after + margin must fit into `proven`.
 // Errc::usage names the options, their values and the largest that would fit. `proven`: ttl -
 // drift(ttl) for a lease.
-Result<Timing> plan_timing(const TimingAsked&, Duration proven, bool leased);
+Result<Timing> plan_timing(const TimingOptions&, Duration proven, bool leased);
 
 // When a lease that lasts until `deadline` is to be renewed, seen from now: renew_every after its
 // request was sent, as far as the deadline shows, and at the latest renew_every from now. A

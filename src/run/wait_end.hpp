@@ -16,24 +16,23 @@ inline constexpr Duration time_to_leave = std::chrono::milliseconds{200};
 
 // The greatest age of an answer with which a wait ends busy. Within this last part of the wait the
 // keeper asks once more.
-inline constexpr Duration last_look = std::chrono::seconds{1};
+inline constexpr Duration last_query = std::chrono::seconds{1};
 
 class WaitEnd {
  public:
   struct Rules {
-    std::optional<Duration> wait;  // nullopt: for ever
-    bool one_try = false;          // -n: until there is an answer
+    std::optional<Duration> wait;  // nullopt: for ever; zero: one try, until there is an answer
     // time limit of connecting and one try (--connect-timeout, and --op-timeout for each key)
     Duration one_answer{};
   };
   explicit WaitEnd(const Rules& rules) : rules_(rules) {}
 
   void begin(Deadline now) noexcept {  // once; -n: again for each try
-    if (began_ == no_deadline || rules_.one_try) began_ = now;
+    if (began_ == no_deadline || one_try()) began_ = now;
   }
-  void reach() noexcept { reached_ = true; }   // the store answered something
-  void answered(Deadline asked_at) noexcept {  // the store answered a request sent then
-    answered_ = std::max(answered_, asked_at);
+  void reach() noexcept { reached_ = true; }  // the store answered something
+  void answered(Deadline sent_at) noexcept {  // the store answered a request sent then
+    answered_ = std::max(answered_, sent_at);
     reached_ = true;
   }
   void failed() noexcept { answered_ = {}; }  // the store is unreachable at the moment
@@ -46,28 +45,29 @@ class WaitEnd {
   Deadline began() const noexcept { return began_; }
   bool reached() const noexcept { return reached_; }
   // The end of -w; no_deadline: there is none, or it is one try.
-  Deadline until() const noexcept {
-    return rules_.wait && !rules_.one_try ? later(began_, *rules_.wait) : no_deadline;
-  }
+  Deadline until() const noexcept { return limited() ? later(began_, *rules_.wait) : no_deadline; }
   // The store's last answer is too old to end the wait with.
-  bool stale() const noexcept { return answered_ < until() - last_look; }
+  bool stale() const noexcept { return answered_ < until() - last_query; }
 
   Deadline over_at() const noexcept {
     if (began_ == no_deadline) return no_deadline;
-    if (rules_.wait && !rules_.one_try) return until();
-    if (rules_.one_try) return later(began_, rules_.one_answer);
+    if (limited()) return until();
+    if (one_try()) return later(began_, rules_.one_answer);
     // its answer arrives a moment later
-    return reached_ ? no_deadline : later(began_, rules_.one_answer + last_look);
+    return reached_ ? no_deadline : later(began_, rules_.one_answer + last_query);
   }
 
   // Of a wait that is over: true: it was busy to the end, as far as the store says; false: there is
   // no recent answer.
   bool busy() const noexcept {
     constexpr auto rounding = std::chrono::milliseconds{1};
-    return rules_.wait && !rules_.one_try && answered_ >= over_at() - last_look - rounding;
+    return limited() && answered_ >= over_at() - last_query - rounding;
   }
 
  private:
+  bool one_try() const noexcept { return rules_.wait == Duration{}; }
+  bool limited() const noexcept { return rules_.wait > Duration{}; }  // -w
+
   Rules rules_;
   Deadline began_ = no_deadline;
   Deadline answered_{};

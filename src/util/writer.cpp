@@ -3,8 +3,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
-#include <cerrno>
-#include <chrono>
 #include <climits>
 #include <system_error>
 #include <thread>

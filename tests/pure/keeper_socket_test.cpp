@@ -34,14 +34,14 @@ TEST_CASE("a KeeperPlace with missing or malformed parts is unknown") {
 TEST_CASE("a keeper without a listener counts as dead only in the same boot and namespaces") {
   const Owner owner = Owner::random();
   const KeeperPlace here = KeeperPlace::of_this_process(owner.hex());  // no listener there
-  CHECK(run::ask_keeper(here, "check", owner) == run::KeeperAnswer::not_held);
+  CHECK(run::query_keeper(here, "check", owner) == run::KeeperAnswer::not_held);
   KeeperPlace other_network = here;
   other_network.network = 1;
-  CHECK_FALSE(run::ask_keeper(other_network, "check", owner));  // this process lives
+  CHECK_FALSE(run::query_keeper(other_network, "check", owner));  // this process lives
   KeeperPlace other_boot = here;
   other_boot.boot = "0123456789abcdef";
-  CHECK_FALSE(run::ask_keeper(other_boot, "check", owner));
-  const auto unknown = run::ask_keeper(KeeperPlace{.name = owner.hex()}, "check", owner);
+  CHECK_FALSE(run::query_keeper(other_boot, "check", owner));
+  const auto unknown = run::query_keeper(KeeperPlace{.name = owner.hex()}, "check", owner);
   REQUIRE_FALSE(unknown);
   CHECK(unknown.error().code == Errc::unavailable);
 }

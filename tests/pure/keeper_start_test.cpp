@@ -60,7 +60,7 @@ struct Contender {
     for (const auto end = std::chrono::steady_clock::now() + 60s;
          std::chrono::steady_clock::now() < end;) {
       for (const auto& r : keeper->events()) {
-        if (std::holds_alternative<run::event::Granted>(r)) return true;
+        if (std::holds_alternative<run::event::Acquired>(r)) return true;
         if (const auto* e = std::get_if<run::event::WaitEnded>(&r)) {
           CAPTURE(e->message);
           CHECK(e->busy);

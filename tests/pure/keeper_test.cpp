@@ -154,13 +154,13 @@ bool ends_busy(Turn& turn, Duration wait) {
        std::chrono::steady_clock::now() < until;) {
     for (const auto& e : keeper.events()) {
       if (const auto* begun = std::get_if<run::event::WaitBegan>(&e)) end.begin(begun->at);
-      if (const auto* a = std::get_if<run::event::Answered>(&e)) end.answered(a->asked_at);
+      if (const auto* a = std::get_if<run::event::Answered>(&e)) end.answered(a->sent_at);
       if (std::holds_alternative<run::event::NoAnswer>(e)) end.failed();
       if (std::holds_alternative<run::event::WaitLeft>(e)) return end.busy();
     }
     if (!leaves && Clock::now() >= end.over_at()) {
       leaves = true;
-      keeper.leave();
+      keeper.post({.what = run::Action::Do::leave_queue});
     }
     pollfd p{keeper.fd(), POLLIN, 0};
     ::poll(&p, 1, 10);
@@ -182,8 +182,8 @@ TEST_CASE(
   REQUIRE(keeper->try_now());
   test::machine.sleep(12min);
   keeper->start();
-  CHECK(reports<run::event::Kept>(*keeper));
-  keeper->release({});
+  CHECK(reports<run::event::Renewed>(*keeper));
+  keeper->post({.what = run::Action::Do::release});
   CHECK(reports<run::event::ReleaseDone>(*keeper));
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("after a release that needed no thread, none is started") {
   static auto* const output = new run::Output(plan);
   static auto* const keeper = new run::Keeper(plan, *output);
   REQUIRE(keeper->try_now());
-  keeper->release({});
+  keeper->post({.what = run::Action::Do::release});
   CHECK(reports<run::event::ReleaseDone>(*keeper));
   CHECK(keeper->over());
   keeper->start();
@@ -205,7 +205,7 @@ TEST_CASE("after a release that needed no thread, none is started") {
 // (On a terminal it comes each second: tests/program/tty.bats.)
 TEST_CASE("a waiter looks at its queue when a line about it is due, and each 10 min at least") {
   const Duration silence = GENERATE(0s, 1s);
-  CHECK(minutes_of_looks({.json = true}, silence) ==
+  CHECK(minutes_of_looks({.log_json = true}, silence) ==
         std::vector{0, 1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120});
 }
 

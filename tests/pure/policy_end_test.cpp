@@ -74,13 +74,13 @@ TEST_CASE("--min-hold") {
     CHECK(s.see(event::ReleaseDone{true}).ends_with(9));
   }
   SECTION("goes on holding to the end") {
-    s.see(event::DetachDone{false}).see(event::Kept{start + 90s}).alarm();
+    s.see(event::DetachDone{false}).see(event::Renewed{start + 90s}).alarm();
     CHECK(s.now == start + 60s);
     CHECK(s.does(Do::release));
   }
   SECTION(
       "a store that is away: not longer than the lease, and it is said that it was not released") {
-    s.see(event::DetachDone{false}).see(event::Kept{start + 40s}).alarm();
+    s.see(event::DetachDone{false}).see(event::Renewed{start + 40s}).alarm();
     CHECK(s.now == start + 40s);
     CHECK(s.says(Note::not_released));
     CHECK_FALSE(s.does(Do::release));
@@ -169,7 +169,7 @@ TEST_CASE("a guard that acts in time is left alone, however long the tree takes 
   s.alarm();
   CHECK(s.says(Note::stuck));
   for (int i = 0; i < 5; ++i) {
-    s.see(event::Kept{later(s.now, 29'698ms)}).alarm();
+    s.see(event::Renewed{later(s.now, 29'698ms)}).alarm();
     CHECK_FALSE(s.does(Do::kill_guard));
     CHECK_FALSE(s.outcome());
   }

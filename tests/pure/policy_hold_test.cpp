@@ -47,10 +47,10 @@ TEST_CASE("a hold lasts until it is asked to end, and is released then") {
   Held s;
   CHECK(s.last.empty());
   CHECK(s.policy.holding());
-  s.after(5s).see(event::Kept{later(s.now, 29'698ms)}).tick();
+  s.after(5s).see(event::Renewed{later(s.now, 29'698ms)}).tick();
   CHECK(s.last.empty());
   SECTION("as a reader of its input, a handle or a watched process asks") {
-    s.see(event::EndAsked{{false, 0, Outcome::How::caller_gone}});
+    s.see(event::EndRequested{{false, 0, Outcome::How::caller_gone}});
     CHECK(s.does(Do::release));
     s.see(event::ReleaseDone{true});
     CHECK(s.ends_with(0));
@@ -98,7 +98,7 @@ TEST_CASE("a hold that is lost is 123, whatever asks for its end at the same tim
   SECTION("as the store says") { s.see(event::KeeperLost{"another has it"}); }
   SECTION("by its time") { s.alarm(); }
   SECTION("before a signal is seen") { s.after(29'698ms).see(event::Signal{SIGTERM, false}); }
-  SECTION("before the end of its input is seen") { s.after(29'698ms).see(event::EndAsked{{}}); }
+  SECTION("before the end of its input is seen") { s.after(29'698ms).see(event::EndRequested{{}}); }
   CHECK(s.says(Note::lost));
   // one of several is lost: the others are released; one that is lost alone may be another's
   CHECK(s.does(Do::release) == several);
@@ -119,7 +119,7 @@ TEST_CASE("a release without an answer ends a hold as it was asked to end") {
 
 TEST_CASE("without a job: a wait is left when dlock is asked to end") {
   Story s(without_job(true));
-  s.see(event::WaitBegan{s.now}).see(event::EndAsked{{false, 0, Outcome::How::caller_gone}});
+  s.see(event::WaitBegan{s.now}).see(event::EndRequested{{false, 0, Outcome::How::caller_gone}});
   CHECK(s.does(Do::leave_queue));
   SECTION("the place is given up") { s.see(event::WaitLeft{}); }
   SECTION("the library hangs") { s.alarm(); }

@@ -21,8 +21,8 @@ struct Asked : Plan {
 inline Asked leased() {
   static char word[] = "job";
   static char* const command[] = {word, nullptr};
-  Asked r{
-      {.open = {}, .traits = {}, .request = {.key = Key::parse("k").value()}, .command = command}};
+  Asked r{{.open = {}, .traits = {}, .request = {.key = Key::parse("k").value()}}};
+  r.command = command;
   r.timing = {29'698ms, 9'899ms, 4'949ms, 5s, 1'485ms, true};
   return r;
 }
@@ -32,7 +32,7 @@ inline Asked attached() {
   return r;
 }
 
-inline event::Granted granted_until(Deadline d) {
+inline event::Acquired granted_until(Deadline d) {
   return {{Lease{.key = Key::parse("k").value(), .owner = {}, .deadline = d}}};
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("only a kept renewal moves the deadlines") {
   Story s(leased());
   s.running();
   const auto before = s.policy.deadlines().kill_at;
-  s.after(10s).see(event::Kept{later(s.now, 29'698ms)});
+  s.after(10s).see(event::Renewed{later(s.now, 29'698ms)});
   CHECK(s.does(Do::send_deadlines));
   CHECK(s.policy.deadlines().kill_at == before + 10s);
   s.after(10s).tick();
@@ -52,7 +52,7 @@ TEST_CASE("lost is a latch: a later renewal does not undo it, and nothing is rel
   s.running().after(24s).see(event::Expired{});
   CHECK(s.says(Note::lost));
   const auto kill_at = s.policy.deadlines().kill_at;
-  s.see(event::Kept{later(s.now, 29'698ms)});
+  s.see(event::Renewed{later(s.now, 29'698ms)});
   CHECK(s.policy.deadlines().kill_at == kill_at);
   s.exits(0).dead(0, true);
   CHECK_FALSE(s.does(Do::release));

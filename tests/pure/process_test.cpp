@@ -64,19 +64,19 @@ TEST_CASE("what /proc says of a process") {
   char name[16] = {};
   ::prctl(PR_GET_NAME, name);
   ::prctl(PR_SET_NAME, ") R 1 (2 3");  // a name may contain anything
-  const auto seen = look_up(::getpid());
+  const auto process = process_stat(::getpid());
   std::ifstream stat("/proc/self/stat");
   ::prctl(PR_SET_NAME, name);
-  REQUIRE(seen);
-  CHECK(seen->parent == ::getppid());
-  CHECK(seen->group == ::getpgrp());
-  CHECK(seen->session == ::getsid(0));
+  REQUIRE(process);
+  CHECK(process->parent == ::getppid());
+  CHECK(process->group == ::getpgrp());
+  CHECK(process->session == ::getsid(0));
   std::string text;
   std::getline(stat, text);
   std::istringstream fields(text.substr(text.rfind(')') + 1));  // from the third on
   const std::vector<std::string> all{std::istream_iterator<std::string>(fields), {}};
-  CHECK(std::to_string(seen->id.start) == all.at(22 - 3));
-  CHECK_FALSE(look_up(0));
+  CHECK(std::to_string(process->id.start) == all.at(22 - 3));
+  CHECK_FALSE(process_stat(0));
 }
 
 TEST_CASE("a signal reaches all descendants") {
@@ -97,23 +97,23 @@ TEST_CASE("a walk of the tree is bounded, and the children get the signal even t
 
 TEST_CASE("the process of an identity: here, ended, or not to be known from here") {
   Identity who = Identity::mine("");
-  CHECK(look_for(who) == Sighted::unknown);  // of an older version
+  CHECK(find_process(who) == Presence::unknown);  // of an older version
   identify(who);
   REQUIRE(who.process);
-  CHECK(look_for(who) == Sighted::lives);
+  CHECK(find_process(who) == Presence::lives);
   Identity other = who;
   ++other.process->start;  // the pid is another's now
-  CHECK(look_for(other) == Sighted::ended);
+  CHECK(find_process(other) == Presence::ended);
   other = who;
   ++other.process->pid_namespace;
-  CHECK(look_for(other) == Sighted::unknown);
+  CHECK(find_process(other) == Presence::unknown);
   other = who;
   other.host = "elsewhere";
-  CHECK(look_for(other) == Sighted::unknown);
+  CHECK(find_process(other) == Presence::unknown);
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
   REQUIRE(::waitpid(child, nullptr, 0) == child);
   other = who;
   other.pid = child;
-  CHECK(look_for(other) == Sighted::ended);
+  CHECK(find_process(other) == Presence::ended);
 }

@@ -13,10 +13,9 @@ using namespace dlock::run::test;
 
 namespace {
 
-Asked waiting(std::optional<Duration> wait, bool one_try = false) {
+Asked waiting(std::optional<Duration> wait) {
   Asked r = leased();
   r.wait = wait;
-  r.request.wait = !one_try;
   REQUIRE(wait_rules(r).one_answer == 9'949ms);
   return r;
 }
@@ -81,7 +80,7 @@ TEST_CASE("-w: below a second, the first answer is recent enough; -E sets the st
 }
 
 TEST_CASE("-n: one try, with the time for connecting and one answer") {
-  Wait w(waiting(0us, true));
+  Wait w(waiting(0us));
   CHECK(w.policy.wake_at() == start + 9'949ms);
   SECTION("its answer ends it") { CHECK(w.at(7s).see(event::WaitEnded{75, true}).ends_with(75)); }
   SECTION("no answer") {

@@ -172,7 +172,7 @@ void Party::from_guard(std::vector<run::Event>& urgent, std::vector<run::Event>&
 void Party::from_keeper(std::vector<run::Event>& out) {
   for (run::KeeperEvent& e : keeper_->events()) {
     remember(e.index() + 7000);
-    if (auto* granted = std::get_if<event::Granted>(&e)) {
+    if (auto* granted = std::get_if<event::Acquired>(&e)) {
       token_ = granted->leases.front().token;
       holds_ = std::move(granted->holds);
     }
@@ -184,8 +184,8 @@ void Party::from_keeper(std::vector<run::Event>& out) {
 void Party::tell(const run::KeeperEvent& e) {
   const auto say = [this](const std::string& text) { world_.say(name(), text); };
   if (const auto* none = std::get_if<event::NoAnswer>(&e)) say("no answer: " + none->why);
-  if (std::holds_alternative<event::Granted>(e)) say(fmt::format("has token {}", token_));
-  if (std::holds_alternative<event::Kept>(e)) say("its lease is renewed");
+  if (std::holds_alternative<event::Acquired>(e)) say(fmt::format("has token {}", token_));
+  if (std::holds_alternative<event::Renewed>(e)) say("its lease is renewed");
   if (const auto* f = std::get_if<event::RenewFailed>(&e)) say("a renewal failed: " + f->why);
   if (const auto* gone = std::get_if<event::KeeperLost>(&e)) say("lost: " + gone->why);
   if (const auto* ended = std::get_if<event::WaitEnded>(&e))
@@ -214,15 +214,16 @@ void Party::perform(const run::Action& a) {
       guard_gone_ = true;
       return;
     case Do::sweep_own: swept_ = true; return;
-    case Do::leave_queue: return keeper_->leave();
     case Do::queue_again:
       if (world_.told()) world_.say(name(), "the grant came too late: queues again");
       token_ = 0;
       holds_.clear();
       if (quiet())
         world_.broken("I6: a grant comes too late for " + name() + ", though nothing went wrong");
-      return keeper_->queue_again(a.span);
-    case Do::release: return keeper_->release({});
+      return keeper_->post(a);
+    case Do::leave_queue: return keeper_->post(a);
+    case Do::release:  // the stores here keep no record of the last run
+      return keeper_->post({.what = a.what, .outcome = {.how = run::Outcome::How::failed}});
     case Do::end:
       if (world_.told())
         world_.say(name(),

@@ -41,7 +41,7 @@ class Party final : public Process {
   void turn() override;
   bool wants_turn() const override;
   void has_died() override { guard_.dlock_is_gone(); }
-  void leave_threads() override { keeper_->leave(); }
+  void leave_threads() override { keeper_->post({.what = run::Action::Do::leave_queue}); }
   void machine_sleeps() override { guard_.machine_sleeps(); }
   void machine_woke() override { guard_.machine_woke(); }
   void from_guard(std::vector<run::Event>& urgent, std::vector<run::Event>& rest);

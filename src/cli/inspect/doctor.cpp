@@ -15,7 +15,7 @@ using Level = Finding::Level;
 // by Level; padded, because "warning" need not occur
 constexpr struct {
   std::string_view text, json;
-} words[] = {
+} levels[] = {
     {"ok     ", "good"}, {"warning", "warning"}, {"BAD    ", "bad"}, {"?      ", "unknown"}};
 
 auto count(const std::vector<Finding>& found, Level level) {
@@ -30,7 +30,7 @@ bool unfit(const std::vector<Finding>& found) noexcept { return count(found, Lev
 std::string text_of_findings(const std::vector<Finding>& found, const OpenStore& opened) {
   std::vector<Row> rows;
   for (const Finding& f : found) {
-    const std::string_view level = words[static_cast<std::size_t>(f.level)].text;
+    const std::string_view level = levels[static_cast<std::size_t>(f.level)].text;
     rows.push_back({std::string(level), printable(f.what), printable(f.seen)});
     if (!f.advice.empty()) rows.push_back({"", "", "-> " + printable(f.advice)});
   }
@@ -51,7 +51,7 @@ std::string json_of_findings(const std::vector<Finding>& found, const OpenStore&
          {"findings", Json::array()}};
   for (const Finding& f : found)
     j["findings"].push_back(
-        {{"level", words[static_cast<std::size_t>(f.level)].json},
+        {{"level", levels[static_cast<std::size_t>(f.level)].json},
          {"what", printable(f.what)},
          {"seen", printable(f.seen)},
          {"advice", f.advice.empty() ? Json(nullptr) : Json(printable(f.advice))}});

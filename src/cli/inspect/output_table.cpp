@@ -8,7 +8,6 @@
 #include "cli/options/values.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
-#include "run/lines.hpp"
 #include "util/table.hpp"
 
 namespace dlock::cli {

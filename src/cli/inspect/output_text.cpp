@@ -49,7 +49,7 @@ std::string lease(const HolderView& h) {
   return h.attached ? "lasts as long as its process" : "no end is known";
 }
 
-std::string asked(const Identity& i) {
+std::string request_time(const Identity& i) {
   if (i.since <= 0) return "?";
   const auto a = age(i);
   return fmt::format("{}, {} ago", run::utc(i.since), a ? format_duration(*a) : "?");
@@ -60,7 +60,7 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
   sheet.line("holder", "{}, {}{}{}", h.who.text(),
              h.token ? fmt::format("token {}", h.token) : "no token",
              h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "", with(", id ", h.id));
-  sheet.line("", "asked {}", asked(h.who));
+  sheet.line("", "asked {}", request_time(h.who));
   if (h.held) sheet.line("", "held for {}", format_duration(*h.held));
   if (h.who.kept_by == Identity::KeptBy::keeper)
     sheet.line("", "kept by process {} (acquire --keep)", h.who.pid);
@@ -70,7 +70,7 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
   } else {
     sheet.line("", "lease {}", lease(h));
     const bool by_lease = !h.attached && !h.vanished && h.remaining;
-    if (by_lease && run::look_for(h.who) == run::Sighted::ended)
+    if (by_lease && run::find_process(h.who) == run::Presence::ended)
       sheet.line("", "the process that took it has ended, as with acquire");
   }
   if (!h.who.reason.empty()) sheet.line("", "reason {}", printable(h.who.reason));
@@ -137,7 +137,7 @@ void add_ways_to_end(Sheet& sheet, const KeyView& k, const OpenStore& opened) {
       std::any_of(k.holders.begin(), k.holders.end(), listening))
     sheet.line("revoke", "{} --revoke --wait 1m{}", release,
                holding(k) > 1 ? fmt::format(" # asks all {} holders", holding(k)) : "");
-  if (!h.vanished && run::look_for(h.who) == run::Sighted::lives)
+  if (!h.vanished && run::find_process(h.who) == run::Presence::lives)
     sheet.line("kill", "kill {}", h.who.pid);
   sheet.line("force", "{} --force {}", release,
              h.token ? fmt::format("--token {}", h.token) : "--yes");
@@ -167,7 +167,7 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened, const Result<
   for (std::size_t i = 0; i < k.waiters.size(); ++i) {
     const WaiterView& w = k.waiters[i];
     sheet.line(i ? "" : "waiting", "{} {}, {}, asked {}{}", i + 1, w.who.text(), mode_name(w.mode),
-               asked(w.who), with(", reason ", w.who.reason));
+               request_time(w.who), with(", reason ", w.who.reason));
   }
   add_runs(sheet, k, starts);
   if (!starts) sheet.line("once-per", "? ({})", printable(starts.error().message));

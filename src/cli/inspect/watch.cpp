@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/inspect/watch.hpp"
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <termios.h>
 #include <unistd.h>
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>

@@ -23,9 +23,9 @@ struct Refused {
 [[noreturn]] void refuse(Error e) { throw Refused{std::move(e)}; }
 [[noreturn]] void refuse(std::string message) { refuse({Errc::usage, std::move(message)}); }
 
-bool takes_command(Verb v) noexcept { return v == Verb::run || v == Verb::fence; }
-bool takes_operand(Verb v) noexcept {
-  return !takes_command(v) && v != Verb::bench && v != Verb::config;
+bool has_command(Verb v) noexcept { return v == Verb::run || v == Verb::fence; }
+bool has_operand(Verb v) noexcept {
+  return !has_command(v) && v != Verb::bench && v != Verb::config;
 }
 
 bool needs_value(const Option& o) noexcept {
@@ -76,11 +76,11 @@ class Reader {
 
   void add_operand(std::string_view text, bool before_dashes) {
     const VerbInfo& verb = info(to_.verb);
-    if (takes_operand(to_.verb) && !to_.operand) {
+    if (has_operand(to_.verb) && !to_.operand) {
       to_.operand = text;
       return;
     }
-    if (takes_command(to_.verb) && before_dashes) {
+    if (has_command(to_.verb) && before_dashes) {
       const bool no_key = to_.verb == Verb::run && to_.keys.empty();
       const std::string_view hint = left_ == argc_ ? "put -- before the command"
                                     : no_key ? "the key goes after --key, the command after --"
@@ -124,9 +124,9 @@ class Reader {
   void set(const Option& o, std::string_view value) {
     if (const auto done = o.set(to_, value); !done)
       refuse({done.error().code, fmt::format("--{}: {}", o.name, done.error().message)});
-    if (o.choice == Choice::words)  // of -q and -v the last one counts
+    if (o.choice == Choice::verbosity)  // of -q and -v the last one counts
       std::erase_if(to_.values, [&](const Given& g) {
-        return g.option != &o && g.option->choice == Choice::words;
+        return g.option != &o && g.option->choice == Choice::verbosity;
       });
     to_.values.push_back({&o, value, Source::flag});
   }
@@ -165,7 +165,7 @@ Result<void> read_arguments(Options& to, int argc, char** argv, Rows rows) try {
   reader.read();
   if (left == argc) return {};
   char** const rest = argv + left + 1;
-  if (takes_command(to.verb)) to.command = rest;
+  if (has_command(to.verb)) to.command = rest;
   else
     for (char** word = rest; *word; ++word) reader.add_operand(*word, false);
   return {};

@@ -111,7 +111,7 @@ Result<void> busy_is_failure(const Options& o, std::string_view a, std::string_v
 }
 
 // JSON output would show the holders and ask.
-Result<void> does_not_ask(const Options& o, std::string_view, std::string_view) {
+Result<void> needs_no_dialogue(const Options& o, std::string_view, std::string_view) {
   if (!o.force || !o.json || o.token || o.yes) return {};
   return wrong(o, "--force with JSON output needs --token N or --yes");
 }
@@ -167,7 +167,7 @@ constexpr Rule rules[] = {
     {release, goes_with, "token", "force"},
     {release, goes_with, "yes", "force"},
     {release, goes_with, "wait", "revoke"},
-    {release, does_not_ask},
+    {release, needs_no_dialogue},
 
     {check, one_grant},
     {check, apart, "token", "handle"},
@@ -196,7 +196,7 @@ std::string_view forms_of(Verb v) noexcept {
 
 }  // namespace
 
-Result<void> word_as_key(Options& o) {
+Result<void> operand_as_key(Options& o) {
   if (!o.operand || o.verb == Verb::inspect || (o.verb == Verb::check && !o.token && !o.handle))
     return {};
   if (!o.keys.empty())
@@ -214,8 +214,8 @@ Result<void> check_rules(const Options& o) {
 }
 
 Result<void> set_output(Options& o, std::string_view value) {
-  const auto own = parse_word(value, forms_of(o.verb));
-  const auto form = parse_word(value, "text|json|env|csv");  // in the order of enum Output
+  const auto own = parse_choice(value, forms_of(o.verb));
+  const auto form = parse_choice(value, "text|json|env|csv");  // in the order of enum Output
   if (!form) return fail(own.error());
   o.output = own ? static_cast<Output>(*form) : Output::text;
   o.foreign_output = own ? std::string_view() : value;
@@ -227,7 +227,7 @@ Result<void> choose_output(Options& o) {
   if (!o.foreign_output.empty() && by_flag)
     return fail(Errc::usage,
                 fmt::format("--output: {}",
-                            parse_word(o.foreign_output, forms_of(o.verb)).error().message));
+                            parse_choice(o.foreign_output, forms_of(o.verb)).error().message));
   const auto contradiction = [&](std::string_view a, std::string_view b) {
     return wrong(o, fmt::format("--{} and --{} contradict each other", a, b));
   };

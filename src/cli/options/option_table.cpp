@@ -88,13 +88,13 @@ Result<void> watch_pid(Options& o, std::string_view value) {
 // The words of some options, in the order of the field's values.
 constexpr const char log_formats[] = "text|json";
 constexpr const char sort_orders[] = "key|age|waiters";
-constexpr const char descendant_words[] = "wait|kill";
-constexpr const char foreground_words[] = "auto|yes|no";
+constexpr const char descendant_choices[] = "wait|kill";
+constexpr const char foreground_choices[] = "auto|yes|no";
 
 // The value stands behind =, so that --foreground takes no word of the command.
 Result<void> foreground(Options& o, std::string_view value) {
   if (value.empty()) return fail(Errc::usage, "needs a value, as in --foreground=yes");
-  return word<foreground_words, &Options::group>(o, value);
+  return choice<foreground_choices, &Options::group>(o, value);
 }
 
 Result<void> status(Options& o, std::string_view value) {
@@ -205,7 +205,7 @@ constexpr Option table[] = {
     {"kill-after", 'k', "D", fence, G::job, "time from the end signal to KILL",
      duration<&O::kill_after>, twin, "5s"},
     {"signal", 0, "SIG", jobs, G::job, "the end signal, sent on loss and by --max-run",
-     parsed<parse_signal, &O::signal>, twin, "TERM"},
+     parsed<parse_signal, &O::end_signal>, twin, "TERM"},
     {"max-run", 0, "D", jobs, G::job, "end the command after D, status 124", duration<&O::max_run>,
      twin, "0, no limit"},
     {"min-hold", 0, "D", run, G::job, "keep the lock at least D from when it was taken",
@@ -225,9 +225,9 @@ constexpr Option table[] = {
     {"foreground", 0, "=auto|yes|no", jobs, G::job,
      "whether the command stays in the process group of dlock; auto: at a terminal", foreground,
      twin, "auto"},
-    {"descendants", 0, descendant_words, jobs, G::job,
+    {"descendants", 0, descendant_choices, jobs, G::job,
      "wait for them or kill them once the command has ended",
-     word<descendant_words, &O::descendants>, twin, "wait"},
+     choice<descendant_choices, &O::descendants>, twin, "wait"},
     {"publish-command", 0, nullptr, run, G::job, "show the command line to waiters and in inspect",
      on<&O::publish_command>},
     {"no-env", 0, nullptr, run, G::job, "set no DLOCK_ variables for the command", on<&O::no_env>},
@@ -267,7 +267,7 @@ constexpr Option table[] = {
      C::format},
     {"sort", 0, sort_orders, inspect, G::result,
      "order of a list: by key, the longest held first, or the most waiters first",
-     word<sort_orders, &O::sort>, twin, "key"},
+     choice<sort_orders, &O::sort>, twin, "key"},
     {"no-heading", 0, nullptr, inspect, G::result, "no heading and no summary", on<&O::no_heading>},
     {"watch", 0, "[D]", inspect, G::result,
      "repeat each D (default: 2s): redrawn at a terminal, q ends it; elsewhere one JSON line per "
@@ -339,11 +339,11 @@ constexpr Option table[] = {
     {"tls-insecure", 0, nullptr, with_backend, G::common, "do not verify certificates (insecure)",
      on<&O::tls_insecure>},
     {"quiet", 'q', nullptr, everywhere, G::common, "print errors only", quiet, twin, none,
-     C::words},
+     C::verbosity},
     {"verbose", 'v', nullptr, everywhere, G::common, "print more messages; repeat it for more",
-     verbose, twin, none, C::words},
+     verbose, twin, none, C::verbosity},
     {"log-format", 0, log_formats, everywhere, G::common,
-     "messages on stderr: as text, or one JSON object per line", word<log_formats, &O::log_json>,
+     "messages on stderr: as text, or one JSON object per line", choice<log_formats, &O::log_json>,
      twin, "text"},
     {"trace", 0, "FILE", stores, G::common,
      "append a history of events to FILE, one JSON object per line", text<&O::trace>, twin},

@@ -23,7 +23,7 @@ constexpr Verbs taking = run | acquire, jobs = run | fence,
 enum class Group : std::uint8_t { common, subject, taking, job, result };
 
 // Options of one choice: one of them on the command line overrides the environment twins of all.
-enum class Choice : std::uint8_t { none, waiting, mode, words, format, length };
+enum class Choice : std::uint8_t { none, waiting, mode, verbosity, format, length };
 
 struct Option {
   const char* name;  // "wait" for --wait
@@ -63,7 +63,7 @@ std::string_view cli11_version() noexcept;
 // The only word of a command is its key, as if --key were before it; that of check is a sequencer,
 // unless a token or a handle says what is checked. (The key of inspect may be a pattern, and stays
 // Options::operand.)
-Result<void> word_as_key(Options&);
+Result<void> operand_as_key(Options&);
 
 // Contradictions, and what is missing.
 Result<void> check_rules(const Options&);

@@ -123,7 +123,7 @@ Result<void> from_configuration(Options& to) {
   TRY(read, read_configuration(to));
   const std::vector<Entry>& entries = kept->emplace_back(std::move(read));
   for (const Entry& e : entries)
-    to.env_asked |= to.verb == Verb::acquire && e.name == "output" && e.value == "env";
+    to.env_requested |= to.verb == Verb::acquire && e.name == "output" && e.value == "env";
   for (const Entry& e : entries) {  // in order of priority
     const Option* o = settable(e.name, to.verb);
     const auto wrong = [&](std::string_view why) {
@@ -205,14 +205,14 @@ Errc blame(const Options& o, std::string_view name) noexcept {
 Result<void> parse(Options& to, int argc, char** argv) {
   auto done = read_arguments(to, argc, argv);
   if (done && to.help) return done;
-  if (done) done = word_as_key(to);
+  if (done) done = operand_as_key(to);
   if (done) done = from_environment(to);
   // also of an acquire that is wrong: a file may ask for lines for eval
   if (done || to.verb == Verb::acquire)
     if (auto files = from_configuration(to); done) done = std::move(files);
   if (done) done = choose_output(to);
   if (done) done = check_rules(to);
-  if (done) to.env_asked = to.output == Output::env;
+  if (done) to.env_requested = to.output == Output::env;
   return done;
 }
 

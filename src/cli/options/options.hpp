@@ -4,7 +4,6 @@
 // Long names are accepted in full only: a script must not break when an option is added. Text is
 // kept as views into argv and the environment, which last as long as the process.
 #pragma once
-#include <csignal>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -45,37 +44,24 @@ struct StoreOptions {
   std::optional<Duration> op_timeout;
   Duration connect_timeout{5'000'000};
   Duration ttl{30'000'000};
-  std::string_view trace;
   std::string_view password_file, auth_file, tls_ca, tls_cert, tls_key;
   bool tls_insecure = false;
 };
 
-// Of run and acquire; some of fence and release, too.
-struct TakingOptions {
-  std::optional<Duration> wait;  // nothing: for ever; zero: one try
+// Of run and acquire; some of fence and release, too. Terms::command: what follows the first `--`;
+// null: there was none.
+struct TakingOptions : run::Terms {
   Mode mode = Mode::exclusive;
   unsigned limit = UINT_MAX;
-  int conflict_status = 75;
-  Duration lock_delay{}, splay{};
+  Duration lock_delay{};
   std::string_view reason;
+  std::optional<Duration> kill_after;
 };
 
-// Of run; some of fence, too.
 struct RunOptions {
-  char** command = nullptr;  // what follows the first `--`, NULL-terminated; null: there was none
   std::optional<std::string_view> shell_command;
-  std::optional<Duration> kill_after;
-  int signal = SIGTERM;
-  Duration max_run{}, min_hold{};
-  std::optional<run::OncePer> once_per;
-  bool again = false, until_success = false;
   bool no_env = false, explain = false;
-  run::Group group = run::Group::automatic;
-  run::Descendants descendants = run::Descendants::wait;
-  run::OnLost on_lost;
   bool publish_command = false, no_reentrant = false;
-  int status_fd = -1;
-  std::string_view status_file, metrics_file;
 };
 
 struct AcquireOptions {
@@ -83,7 +69,7 @@ struct AcquireOptions {
   std::optional<int> watch_pid;
   Duration max_hold{std::chrono::hours{1}};
   // lines for eval (say.hpp); as far as it is known when the rest is wrong
-  bool env_asked = false;
+  bool env_requested = false;
 };
 
 struct ReleaseOptions {
@@ -104,7 +90,8 @@ struct BenchOptions : bench::Measurement {          // no scenario: uncontended,
 };
 
 // All of them: a verb reads its own and those that it shares.
-struct Options : StoreOptions,
+struct Options : run::Say,
+                 StoreOptions,
                  TakingOptions,
                  RunOptions,
                  AcquireOptions,
@@ -113,8 +100,6 @@ struct Options : StoreOptions,
                  BenchOptions {
   Verb verb{};
   bool help = false, all_help = false;  // all_help: --help=all
-  bool quiet = false, log_json = false;
-  int verbosity = 0;
   std::string_view config, profile;
 
   std::vector<std::string_view> keys;               // in the given order

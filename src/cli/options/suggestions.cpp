@@ -75,7 +75,7 @@ std::string_view called_here(std::string_view typed, Verb verb) {
 
 // Two rows of one name are one option, as --wait of run and of release, if both take a value or
 // neither does: --hold of acquire and --hold=D of bench are two.
-bool takes_value(const Option& o) noexcept { return o.argument != nullptr; }
+bool has_value(const Option& o) noexcept { return o.argument != nullptr; }
 
 Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::string_view hint) {
   const std::string_view name = info(verb).name;
@@ -83,7 +83,7 @@ Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::s
     std::string owners;
     for (const VerbInfo& v : verbs())
       if (const Option* own = find_option(elsewhere->name, bit(v.verb));
-          own && takes_value(*own) == takes_value(*elsewhere))
+          own && has_value(*own) == has_value(*elsewhere))
         owners += fmt::format("{}{}", owners.empty() ? "" : ", ", v.name);
     return {Errc::usage, fmt::format("{} is an option of {}, not of {}", shown, owners, name)};
   }

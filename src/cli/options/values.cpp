@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options/values.hpp"
 #include <fmt/format.h>
-#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <optional>
@@ -56,15 +55,15 @@ Result<int> parse_signal(std::string_view text) {
                           quoted(text)));
 }
 
-Result<std::size_t> parse_word(std::string_view text, std::string_view words) {
+Result<std::size_t> parse_choice(std::string_view text, std::string_view choices) {
   std::string all;
   for (std::size_t i = 0;; ++i) {
-    const std::string_view word = words.substr(0, words.find('|'));
-    const bool last = word.size() == words.size();
-    if (text == word) return i;
-    all.append(i == 0 ? "" : last ? " nor " : ", ").append(word);
+    const std::string_view choice = choices.substr(0, choices.find('|'));
+    const bool last = choice.size() == choices.size();
+    if (text == choice) return i;
+    all.append(i == 0 ? "" : last ? " nor " : ", ").append(choice);
     if (last) return fail(Errc::usage, fmt::format("{} is neither {}", quoted(text), all));
-    words.remove_prefix(word.size() + 1);
+    choices.remove_prefix(choice.size() + 1);
   }
 }
 

@@ -20,7 +20,7 @@ Result<std::uint64_t> parse_number(std::string_view text, std::uint64_t least, s
 Result<int> parse_signal(std::string_view text);
 
 // The index of `text` among the words "a|b|c".
-Result<std::size_t> parse_word(std::string_view text, std::string_view words);
+Result<std::size_t> parse_choice(std::string_view text, std::string_view choices);
 
 // 1, true, yes, on; 0, false, no, off.
 Result<bool> parse_switch(std::string_view text);
@@ -84,9 +84,9 @@ Result<void> number(Options& o, std::string_view value) {
 }
 
 // One of the words "a|b|c", which are in the order of the field's values.
-template <const auto& Words, auto Field>
-Result<void> word(Options& o, std::string_view value) {
-  TRY(index, parse_word(value, Words));
+template <const auto& Choices, auto Field>
+Result<void> choice(Options& o, std::string_view value) {
+  TRY(index, parse_choice(value, Choices));
   o.*Field = static_cast<std::remove_reference_t<decltype(o.*Field)>>(index);
   return {};
 }

@@ -2,7 +2,7 @@
 #include "cli/options/verbs.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
+#include <utility>
 #include "cli/options/option_table.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"

@@ -94,8 +94,21 @@ class FenceFile final : public Backend {
   }
   Result<std::vector<std::string>> names() override { return fail(cannot("cannot be listed")); }
 
+  Result<Progress> poll(const Request&, Duration slice);
+
  private:
-  friend class FenceWaiter;
+  Result<void> open();
+  Result<bool> in_place() const;
+  Result<void> note();
+  Result<void> write(std::string text, std::size_t slot);
+  tl::unexpected<Error> refuse(Errc code, std::string_view why) const {
+    return fail(code, fmt::format("--state {}: {}", dlock::quoted(path_), why));
+  }
+  tl::unexpected<Error> trouble(std::string_view what, int error) const {
+    const bool denied = error == EACCES || error == EPERM || error == ELOOP;
+    return refuse(denied ? Errc::denied : Errc::cannot_create,
+                  fmt::format("{}: {}", what, ::strerrordesc_np(error)));
+  }
 
   const std::string path_;
   const FencingToken token_;
@@ -105,33 +118,12 @@ class FenceFile final : public Backend {
 
 class FenceWaiter final : public Waiter {
  public:
-  FenceWaiter(FenceFile& fence, const Request& request)
-      : path_(fence.path_),
-        token_(fence.token_),
-        interrupt_fd_(fence.interrupt_fd_),
-        file_(fence.file_),
-        request_(request) {}
-  Result<Progress> poll(Duration slice) override;
+  FenceWaiter(FenceFile& fence, const Request& request) : fence_(fence), request_(request) {}
+  Result<Progress> poll(Duration slice) override { return fence_.poll(request_, slice); }
   Result<void> cancel() override { return {}; }
 
  private:
-  tl::unexpected<Error> refuse(Errc code, std::string_view why) const {
-    return fail(code, fmt::format("--state {}: {}", dlock::quoted(path_), why));
-  }
-  tl::unexpected<Error> trouble(std::string_view what, int error) const {
-    const bool denied = error == EACCES || error == EPERM || error == ELOOP;
-    return refuse(denied ? Errc::denied : Errc::cannot_create,
-                  fmt::format("{}: {}", what, ::strerrordesc_np(error)));
-  }
-  Result<void> open();
-  Result<bool> in_place() const;
-  Result<void> note();
-  Result<void> write(std::string text, std::size_t slot);
-
-  const std::string& path_;
-  const FencingToken token_;
-  const int interrupt_fd_;
-  Fd& file_;
+  FenceFile& fence_;
   const Request request_;
 };
 
@@ -139,7 +131,7 @@ Result<std::unique_ptr<Waiter>> FenceFile::enqueue(const Request& r) {
   return std::make_unique<FenceWaiter>(*this, r);
 }
 
-Result<void> FenceWaiter::open() {
+Result<void> FenceFile::open() {
   if (file_) return {};
   Fd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
                  0600));
@@ -155,7 +147,7 @@ Result<void> FenceWaiter::open() {
 }
 
 // A lock on a file that was replaced does not exclude.
-Result<bool> FenceWaiter::in_place() const {
+Result<bool> FenceFile::in_place() const {
   struct stat mine {
   }, there{};
   if (::fstat(file_.get(), &mine)) return trouble("cannot be seen", errno);
@@ -164,7 +156,7 @@ Result<bool> FenceWaiter::in_place() const {
   return mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
 }
 
-Result<Progress> FenceWaiter::poll(Duration slice) {
+Result<Progress> FenceFile::poll(const Request& request, Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   for (Duration nap = 1ms;; nap = std::min<Duration>(nap * 2, 20ms)) {
     TRY_VOID(open());
@@ -177,19 +169,19 @@ Result<Progress> FenceWaiter::poll(Duration slice) {
     } else if (errno != EWOULDBLOCK && errno != EINTR) {
       return trouble("cannot be locked", errno);
     }
-    if (!request_.wait) return Progress{Busy{std::nullopt, why}};
+    if (!request.wait) return Progress{Busy{std::nullopt, why}};
     if (Clock::now() >= end) return Progress{Waiting{0, std::nullopt, why}};
     pollfd interrupt{interrupt_fd_, POLLIN, 0};
     if (wait_until({&interrupt, 1}, later(Clock::now(), nap)) > 0)
       return Progress{Waiting{0, std::nullopt, why}};
   }
   TRY_VOID(note());
-  Lease lease{.key = request_.key, .owner = request_.owner, .token = token_, .attached = true};
+  Lease lease{.key = request.key, .owner = request.owner, .token = token_, .attached = true};
   return Progress{Granted{std::move(lease), file_.get()}};
 }
 
 // Under the lock. When it returns the token is on the disk.
-Result<void> FenceWaiter::note() {
+Result<void> FenceFile::note() {
   std::array<std::optional<FenceRecord>, 2> slots;
   bool empty = true;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -197,16 +189,16 @@ Result<void> FenceWaiter::note() {
     const ssize_t n =
         ::pread(file_.get(), text.data(), text.size(), static_cast<off_t>(i * slot_size));
     if (n < 0) return trouble("cannot be read", errno);
-    const std::string_view seen(text.data(), static_cast<std::size_t>(n));
-    empty &= seen.find_first_not_of('\0') == seen.npos;
-    slots[i] = parse_slot(seen);
+    const std::string_view slot(text.data(), static_cast<std::size_t>(n));
+    empty &= slot.find_first_not_of('\0') == slot.npos;
+    slots[i] = parse_slot(slot);
     // One of the two slots may still have this layout, but it is older than the unreadable one.
-    if (seen.starts_with(any_version) && !seen.starts_with(magic) &&
-        seen.size() > any_version.size() && is_digit(seen[any_version.size()]))
+    if (slot.starts_with(any_version) && !slot.starts_with(magic) &&
+        slot.size() > any_version.size() && is_digit(slot[any_version.size()]))
       return refuse(Errc::config,
                     fmt::format("was written by a newer dlock ({}...): install that one on this "
                                 "host, too",
-                                printable(seen.substr(0, magic.size()))));
+                                printable(slot.substr(0, magic.size()))));
   }
   if (!slots[0] && !slots[1] && !empty)
     return refuse(Errc::config, "holds something else than fencing tokens, or is damaged");
@@ -233,7 +225,7 @@ Result<void> FenceWaiter::note() {
   return {};
 }
 
-Result<void> FenceWaiter::write(std::string text, std::size_t slot) {
+Result<void> FenceFile::write(std::string text, std::size_t slot) {
   text.resize(slot_size - 1, ' ');
   text += '\n';
   if (::lseek(file_.get(), static_cast<off_t>(slot * slot_size), SEEK_SET) < 0)

@@ -55,18 +55,18 @@ class Borrowed final : public Wrapped {
 // Exclusive covers shared; the same limit is the same permit. Any other request would wait for
 // itself.
 Result<void> covers(const InheritedGrant& outer, const Request& r) {
-  const auto refuse = [&](std::string_view held, std::string_view asked) {
+  const auto refuse = [&](std::string_view held, std::string_view requested) {
     return fail(Errc::usage, fmt::format("{} is held {} by this command's own dlock, so it can "
                                          "never be taken {}: they would wait for each "
                                          "other (--no-reentrant makes it an ordinary contender)",
-                                         printable(r.key.text()), held, asked));
+                                         printable(r.key.text()), held, requested));
   };
-  if (outer.mode == Mode::permit && r.mode == Mode::permit && outer.limit == r.limit) return {};
-  if (outer.mode == Mode::permit)
+  const Mode mode = outer.lease.mode;
+  if (mode == Mode::permit && r.mode == Mode::permit && outer.limit == r.limit) return {};
+  if (mode == Mode::permit)
     return refuse(fmt::format("with --limit {}", outer.limit), "in another way");
   if (r.mode == Mode::permit) return refuse("without --limit", "with it");
-  if (outer.mode == Mode::shared && r.mode == Mode::exclusive)
-    return refuse("shared", "exclusively");
+  if (mode == Mode::shared && r.mode == Mode::exclusive) return refuse("shared", "exclusively");
   return {};
 }
 
@@ -91,8 +91,9 @@ class Reentrant final : public Wrapped {
 
   // The outer dlock's lease, which is only shared here: its owner is never one of ours.
   bool joined(const Lease& l) const {
-    return std::any_of(grants_.begin(), grants_.end(),
-                       [&](const auto& g) { return g.key == l.key && g.owner == l.owner; });
+    return std::any_of(grants_.begin(), grants_.end(), [&](const InheritedGrant& g) {
+      return g.lease.key == l.key && g.lease.owner == l.owner;
+    });
   }
   Result<Renewal> check_outer(const Lease& l) {
     TRY(valid, inner_->check(l.key, l.owner));
@@ -111,12 +112,10 @@ class ReentrantWaiter final : public Waiter {
 
   Result<Progress> poll(Duration slice) override {
     if (!ordinary_) {
-      TRY(valid, all_.inner_->check(outer_.key, outer_.owner));
+      TRY(valid, all_.inner_->check(outer_.lease.key, outer_.lease.owner));
       if (valid == Validity::valid) {
         TRY_VOID(covers(outer_, request_));
-        Lease lease{outer_.key,  outer_.owner, outer_.mode, outer_.token,
-                    outer_.slot, no_deadline,  true};
-        return Progress{Granted{std::move(lease)}};
+        return Progress{Granted{outer_.lease}};
       }
       TRY(queued, all_.inner_->enqueue(request_));
       ordinary_ = std::move(queued);
@@ -134,7 +133,7 @@ class ReentrantWaiter final : public Waiter {
 
 Result<std::unique_ptr<Waiter>> Reentrant::enqueue(const Request& r) {
   for (const InheritedGrant& g : grants_)
-    if (g.key == r.key) return std::make_unique<ReentrantWaiter>(*this, g, r);
+    if (g.lease.key == r.key) return std::make_unique<ReentrantWaiter>(*this, g, r);
   return inner_->enqueue(r);
 }
 

@@ -15,12 +15,8 @@ namespace dlock::run {
 std::unique_ptr<Backend> borrowed(std::unique_ptr<Backend>, Handle);
 
 struct InheritedGrant {
-  Key key;
-  Owner owner;
-  Mode mode = Mode::exclusive;
+  Lease lease;
   unsigned limit = UINT_MAX;  // permit
-  FencingToken token = 0;
-  unsigned slot = 0;
 };
 
 // A nested `dlock run` of a key that an ancestor holds: such a key is taken by asking the store

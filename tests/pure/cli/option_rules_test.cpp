@@ -82,7 +82,7 @@ TEST_CASE("whether lines for eval were asked for is known of a wrong command lin
     all.insert(all.end(), words.begin(), words.end());
     std::vector<char*> argv;
     for (std::string& word : all) argv.push_back(word.data());
-    return asks_for_env(static_cast<int>(argv.size()), argv.data());
+    return requests_env(static_cast<int>(argv.size()), argv.data());
   };
   CHECK(asked({"--bogus", "--output", "env"}, {}));
   CHECK(asked({"--output=env", "--ttl", "soon"}, {}));
@@ -95,11 +95,11 @@ TEST_CASE("whether lines for eval were asked for is known of a wrong command lin
   Words words(Verb::acquire, {"k", "--output", "env"});
   const auto right = words.parse();
   REQUIRE(right);
-  CHECK(right->env_asked);
+  CHECK(right->env_requested);
   Words text(Verb::acquire, {"k", "--reason", "--output"});
   const auto other = text.parse();
   REQUIRE(other);
-  CHECK_FALSE(other->env_asked);
+  CHECK_FALSE(other->env_requested);
   CHECK(code_of(Verb::acquire, {"k", "--output=env", "-E0"}, {},
                 "acquire: --conflict-exit-code 0 and --output env") == Errc::usage);
   CHECK(code_of(Verb::acquire, {"k", "--output=env"}, {{"DLOCK_CONFLICT_EXIT_CODE", "0"}},

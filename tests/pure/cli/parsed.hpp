@@ -50,7 +50,8 @@ inline std::string text_of(const Result<cli::Options>& o) {
     text += std::string(g.option->name) + "=" + std::string(g.value) + " ";
   if (o->operand) text += "operand=" + std::string(*o->operand) + " ";
   if (o->command) text += "|";
-  for (char** word = o->command; word && *word; ++word) text += " <" + std::string(*word) + ">";
+  for (char* const* word = o->command; word && *word; ++word)
+    text += " <" + std::string(*word) + ">";
   return text;
 }
 
