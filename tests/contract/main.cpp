@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include "contract/helpers.hpp"
 #include "contract/subject.hpp"
 #include "support/catch/run.hpp"
+#include "support/server.hpp"
 
 namespace dlock::contract {
 namespace {
@@ -34,6 +36,12 @@ const Subject& subject() { return *chosen; }
 void note_skip(const std::string& why) {
   ++skipped;
   std::printf("skipped: %s: %s\n", chosen->name.c_str(), why.c_str());
+}
+
+void need_server(const char* missing) {
+  if (!missing) return;
+  if (test::without(missing) != test::skipped) std::exit(1);
+  throw Skip{std::string{missing} + " is not installed"};
 }
 
 std::unique_ptr<Backend> open_url(const std::string& text, const Settings& settings) {

@@ -43,6 +43,8 @@ const Subject& subject();  // the subject of this run
 struct Skip {
   std::string why;
 };
+// Skips if `missing` is not installed; nullptr: nothing is missing.
+void need_server(const char* missing);
 
 // Opens a backend as the command line does.
 std::unique_ptr<Backend> open_url(const std::string& url, const Settings&);

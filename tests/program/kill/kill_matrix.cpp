@@ -180,7 +180,7 @@ int main(int argc, char** argv) {
   bool redis = false;
   if (o.has("--slack")) {
     const TempDir dir;
-    redis = start_fixture("REDIS_FIXTURE", dir / "server").has_value();
+    redis = start_fixture("redis", dir / "server").has_value();
     if (!redis) std::printf("SKIPPED: no server of redis\n");
   }
   Results results;

@@ -43,7 +43,7 @@ std::vector<Cell> selected(const std::set<std::string>& targets,
   std::vector<Cell> cells;
   for (const Recipe& r : recipes()) {
     if (!targets.empty() && targets.count(std::string{r.name}) == 0) continue;
-    if (!test::is_installed(std::string{r.store})) {
+    if (!test::missing(std::string{r.store}).empty()) {
       absent.emplace_back(r.name);
       continue;
     }
@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
   fmt::print("{}", head());
   if (const auto grants = static_cast<std::size_t>(o.number("--grants", 0)); grants != 0) {
     for (const Recipe& r : recipes())
-      if (test::is_installed(std::string{r.store}) &&
+      if (test::missing(std::string{r.store}).empty() &&
           (targets.empty() || targets.count(std::string{r.name}) != 0))
         report(run_grants(r, grants * r.share / 1000));
   } else {

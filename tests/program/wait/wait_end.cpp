@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
   bool any = false;
   for (const Row& row : table) {
     if (!words.empty() && std::find(words.begin(), words.end(), row.name) == words.end()) continue;
-    if (!is_installed(row.store)) {
+    if (!missing(row.store).empty()) {
       fmt::print("{}: not installed\n", row.name);
       continue;
     }
