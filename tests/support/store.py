@@ -29,10 +29,11 @@ class Store:
     """`store KIND FILE OPTION...`, its server answers: `url`, and what store.cpp says it does."""
 
     def __init__(self, kind, *options):
+        program = os.environ.get("STORE_PROGRAM") or missing("the program store")
         self.kind, self.directory = kind, tempfile.mkdtemp(prefix="dlock.")
         with open(self.directory + "/err", "w+") as err:
             self.process = subprocess.Popen(
-                [os.environ["STORE_PROGRAM"], kind, self.directory + "/url", *options],
+                [program, kind, self.directory + "/url", *options],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, text=True)
             atexit.register(self.end)
             self.process.stdin.write("url\n")

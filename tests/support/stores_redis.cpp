@@ -56,12 +56,11 @@ class Redis final : public Store {
   Way way_;
 };
 
-// Of a group of Redis servers.
-std::vector<Kind> fair_alone() { return {{"fair", {}, {}}}; }
-
-class Sentinel final : public Store {
+// Redis servers that belong together.
+template <class Servers>
+class Group : public Store {
  public:
-  explicit Sentinel(const StoreSetup&) {}
+  explicit Group(const StoreSetup&) {}
   std::string url() const override { return group_.url(""); }
   void freeze() override {
     for (const auto& s : group_.servers) s->freeze();
@@ -69,28 +68,26 @@ class Sentinel final : public Store {
   void thaw() override {
     for (const auto& s : group_.servers) s->thaw();
   }
+  std::vector<Kind> kinds() const override { return {{"fair", {}, {}}}; }
+
+ protected:
+  Servers group_;
+};
+
+class Sentinel final : public Group<SentinelGroup> {
+ public:
+  using Group::Group;
   void restart() override { fail_over(); }
   void fail_over() override {
     const auto old = group_.master_port();
     group_.master().kill();
     group_.wait_new_master(old);
   }
-  std::vector<Kind> kinds() const override { return fair_alone(); }
-
- private:
-  SentinelGroup group_;
 };
 
-class Cluster final : public Store {
+class Cluster final : public Group<ClusterGroup> {
  public:
-  explicit Cluster(const StoreSetup&) {}
-  std::string url() const override { return group_.url(""); }
-  void freeze() override {
-    for (const auto& s : group_.servers) s->freeze();
-  }
-  void thaw() override {
-    for (const auto& s : group_.servers) s->thaw();
-  }
+  using Group::Group;
   void restart() override {
     for (const auto& s : group_.servers) s->restart();
   }
@@ -102,10 +99,6 @@ class Cluster final : public Store {
     slot.move_all();
     slot.finish();
   }
-  std::vector<Kind> kinds() const override { return fair_alone(); }
-
- private:
-  ClusterGroup group_;
 };
 
 class Redlock final : public Store {
