@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <stdexcept>
 #include "contract/helpers.hpp"
 #include "contract/subject.hpp"
 #include "support/catch/run.hpp"
+#include "support/client.hpp"
+#include "support/server.hpp"
 
 namespace dlock::contract {
 namespace {
@@ -27,6 +29,25 @@ struct Count : Catch::TestEventListenerBase {
 };
 CATCH_REGISTER_LISTENER(Count)
 
+class StoreAt final : public Store {
+ public:
+  StoreAt(std::string url, const BackendFactory& factory, const Traits& traits,
+          std::shared_ptr<const void> lives_as_long)
+      : url_(std::move(url)),
+        factory_(factory),
+        traits_(traits),
+        lives_as_long_(std::move(lives_as_long)) {}
+  std::unique_ptr<Backend> open(const Settings& s) override {
+    return test::open_backend(factory_, url_, s, traits_.recipe);
+  }
+
+ private:
+  const std::string url_;
+  const BackendFactory& factory_;
+  const Traits& traits_;
+  const std::shared_ptr<const void> lives_as_long_;
+};
+
 }  // namespace
 
 void add(Subject s) { all().push_back(std::move(s)); }
@@ -36,14 +57,15 @@ void note_skip(const std::string& why) {
   std::printf("skipped: %s: %s\n", chosen->name.c_str(), why.c_str());
 }
 
-std::unique_ptr<Backend> open_url(const std::string& text, const Settings& settings) {
-  const auto url = Url::parse(text);
-  if (!url) throw std::runtime_error(url.error().message);
-  const auto choice = choose(*url, "");
-  if (!choice) throw std::runtime_error(choice.error().message);
-  auto backend = choice->factory->open(*url, *choice->traits, settings);
-  if (!backend) throw std::runtime_error(backend.error().message);
-  return std::move(*backend);
+void need_server(const char* missing) {
+  if (!missing) return;
+  if (test::without(missing) != test::skipped) std::exit(1);
+  throw Skip{std::string{missing} + " is not installed"};
+}
+
+std::unique_ptr<Store> store_at(std::string url, const BackendFactory& factory,
+                                const Traits& traits, std::shared_ptr<const void> lives_as_long) {
+  return std::make_unique<StoreAt>(std::move(url), factory, traits, std::move(lives_as_long));
 }
 
 }  // namespace dlock::contract

@@ -43,8 +43,11 @@ const Subject& subject();  // the subject of this run
 struct Skip {
   std::string why;
 };
+// Skips if `missing` is not installed; nullptr: nothing is missing.
+void need_server(const char* missing);
 
-// Opens a backend as the command line does.
-std::unique_ptr<Backend> open_url(const std::string& url, const Settings&);
+// The store with this URL; what must live as long: its server, its directory.
+std::unique_ptr<Store> store_at(std::string url, const BackendFactory&, const Traits&,
+                                std::shared_ptr<const void> lives_as_long = nullptr);
 
 }  // namespace dlock::contract

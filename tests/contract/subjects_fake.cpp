@@ -6,27 +6,19 @@
 namespace dlock::contract {
 namespace {
 
-class FakeStore final : public Store {
- public:
-  explicit FakeStore(std::string items) : items_(std::move(items)) {}
-  std::unique_ptr<Backend> open(const Settings& s) override {
-    return open_url("fake:" + std::to_string(number_) + items_, s);
-  }
-
- private:
-  inline static std::atomic<unsigned> next = 0;
-  const unsigned number_ = ++next;
-  std::string items_;
-};
+std::unique_ptr<Store> next_store(const Traits& traits, const char* items = "") {
+  static std::atomic<unsigned> number{0};
+  return store_at("fake:" + std::to_string(++number) + items, fake::factory, traits);
+}
 
 const bool fake_added = [] {
   add({.name = "fake/lease",
        .traits = &fake::factory.recipes[0],
-       .make_store = [] { return std::make_unique<FakeStore>("?patience=300ms"); },
+       .make_store = [] { return next_store(fake::factory.recipes[0], "?patience=300ms"); },
        .across_processes = false});
   add({.name = "fake/process",
        .traits = &fake::factory.recipes[1],
-       .make_store = [] { return std::make_unique<FakeStore>("?recipe=process"); },
+       .make_store = [] { return next_store(fake::factory.recipes[1]); },
        .across_processes = false,
        .owner_across_backends = false});
   return true;

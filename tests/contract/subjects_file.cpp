@@ -6,17 +6,10 @@
 namespace dlock::contract {
 namespace {
 
-class FileStore final : public Store {
- public:
-  explicit FileStore(std::string items) : items_(std::move(items)) {}
-  std::unique_ptr<Backend> open(const Settings& s) override {
-    return open_url("file://" + dir_.path() + items_, s);
-  }
-
- private:
-  test::TempDir dir_;
-  std::string items_;
-};
+std::unique_ptr<Store> in_directory(const Traits& traits) {
+  const auto directory = std::make_shared<test::TempDir>();
+  return store_at("file://" + directory->path(), file::factory, traits, directory);
+}
 
 // Its slots have room for one waiter: the others of each case are in the tail (tail.hpp).
 class ShortSlots final : public Store {
@@ -33,14 +26,14 @@ class ShortSlots final : public Store {
 
 const bool file_added = [] {
   add({.name = "file/lease", .traits = &file::recipes[0], .make_store = [] {
-         return std::make_unique<FileStore>("");
+         return in_directory(file::recipes[0]);
        }});
   add({.name = "file/lease-tail", .traits = &file::recipes[0], .make_store = [] {
          return std::make_unique<ShortSlots>();
        }});
   add({.name = "file/flock",
        .traits = &file::recipes[1],
-       .make_store = [] { return std::make_unique<FileStore>("?recipe=flock"); },
+       .make_store = [] { return in_directory(file::recipes[1]); },
        .forced_release_frees = false,
        .owner_across_backends = false});
   return true;

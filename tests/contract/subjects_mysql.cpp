@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include "contract/subject.hpp"
 #include "mysql/factory.hpp"
 #include "support/mariadb_server.hpp"
@@ -7,35 +6,20 @@
 namespace dlock::contract {
 namespace {
 
-class MysqlStore final : public Store {
- public:
-  explicit MysqlStore(const Traits& traits, std::string items = "")
-      : recipe_(traits.recipe), items_(std::move(items)) {
-    // Listing needs a prefix; named locks are per server, not per database.
-    if (!traits.native) items_ += "&prefix=" + database_.name() + ":";
-    if (!items_.empty()) items_.front() = '?';
-  }
-  std::unique_ptr<Backend> open(const Settings& s) override {
-    return test::open_mysql(database_.url() + items_, s, recipe_);
-  }
-
- private:
-  std::string recipe_, items_;
-  test::Database database_;
-};
-
 const bool mysql_added = [] {
   const auto subject = [](const Traits& traits, const std::string& suffix,
                           const std::string& items) {
     Subject s;
     s.name = "mysql/" + std::string{traits.recipe} + suffix;
     s.traits = &traits;
-    s.make_store = [&traits, items]() -> std::unique_ptr<Store> {
-      if (!test::mariadb_installed()) {
-        if (test::without("mariadbd") != test::skipped) std::exit(1);
-        throw Skip{"mariadbd is not installed"};
-      }
-      return std::make_unique<MysqlStore>(traits, items);
+    s.make_store = [&traits, items] {
+      need_server(test::missing_mariadb());
+      const auto database = std::make_shared<test::Database>();
+      std::string all = items;
+      // Listing needs a prefix; named locks are per server, not per database.
+      if (!traits.native) all += "&prefix=" + database->name() + ":";
+      if (!all.empty()) all.front() = '?';
+      return store_at(database->url() + all, mysql::factory, traits, database);
     };
     if (traits.liveness == Liveness::connection) {
       s.owner_across_backends = false;

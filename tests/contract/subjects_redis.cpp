@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include "contract/subject.hpp"
 #include "redis/factory.hpp"
 #include "support/redis_client.hpp"
@@ -7,31 +6,15 @@
 namespace dlock::contract {
 namespace {
 
-class RedisStore final : public Store {
- public:
-  explicit RedisStore(const Traits& traits) : recipe_(traits.recipe) {
-    if (!traits.native) items_ += "&prefix=locks:";  // listing needs one
-    if (recipe_ == "getset") items_ += "&unit=ms";
-  }
-  std::unique_ptr<Backend> open(const Settings& s) override {
-    return test::open_redis(server_.url() + items_, s, recipe_);
-  }
-
- private:
-  std::string recipe_, items_ = "?restart_grace=0";
-  test::RedisServer server_;
-};
-
 const bool redis_added = [] {
   for (const Traits& traits : redis::recipes)
-    add({.name = "redis/" + std::string{traits.recipe},
-         .traits = &traits,
-         .make_store = [&traits]() -> std::unique_ptr<Store> {
-           if (!test::installed("redis-server")) {
-             if (test::without("redis-server") != test::skipped) std::exit(1);
-             throw Skip{"redis-server is not installed"};
-           }
-           return std::make_unique<RedisStore>(traits);
+    add({.name = "redis/" + std::string{traits.recipe}, .traits = &traits, .make_store = [&traits] {
+           need_server(test::missing_redis());
+           const auto server = std::make_shared<test::RedisServer>();
+           std::string items = "?restart_grace=0";
+           if (!traits.native) items += "&prefix=locks:";  // listing needs one
+           if (traits.recipe == "getset") items += "&unit=ms";
+           return store_at(server->url() + items, redis::factory, traits, server);
          }});
   return true;
 }();

@@ -16,8 +16,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-std::string place(bool durable) { return !durable && fs::exists("/dev/shm") ? "/dev/shm" : "/tmp"; }
-
 Url parse(const std::string& text) {
   auto url = Url::parse(text);
   if (!url) throw std::runtime_error(url.error().message);
@@ -26,7 +24,10 @@ Url parse(const std::string& text) {
 
 }  // namespace
 
-EtcdServer::EtcdServer(Setup setup) : setup_(std::move(setup)), directory_(place(setup_.durable)) {
+const char* missing_etcd() { return installed("etcd") ? nullptr : "etcd"; }
+
+EtcdServer::EtcdServer(Setup setup)
+    : setup_(std::move(setup)), directory_(data_place(setup_.durable)) {
   for (std::size_t i = 0; i < setup_.members; ++i)
     members_.push_back({.port = free_port(), .peer = free_port()});
   for (std::size_t i = 0; i < setup_.members; ++i) start(i);
@@ -55,7 +56,7 @@ void EtcdServer::start(std::size_t member) {
     cluster += fmt::format("{}m{}=http://127.0.0.1:{}", i == 0 ? "" : ",", i, members_[i].peer);
   const std::string client = fmt::format("{}://{}", setup_.scheme, host(member));
   const std::string peer = fmt::format("http://127.0.0.1:{}", members_[member].peer);
-  std::vector<std::string> words = {etcd_program,
+  std::vector<std::string> words = {"etcd",
                                     "--name",
                                     fmt::format("m{}", member),
                                     "--data-dir",

@@ -14,7 +14,7 @@
 
 namespace dlock::test {
 
-inline constexpr const char* etcd_program = "etcd";
+const char* missing_etcd();  // what is not installed; nullptr: nothing
 
 // One, or three members of a cluster.
 class EtcdServer {
@@ -31,7 +31,9 @@ class EtcdServer {
   EtcdServer& operator=(const EtcdServer&) = delete;
 
   std::size_t size() const noexcept { return members_.size(); }
-  std::string host(std::size_t member = 0) const;              // 127.0.0.1:PORT
+  std::string host(std::size_t member = 0) const;  // 127.0.0.1:PORT
+  std::uint16_t port(std::size_t member = 0) const { return members_[member].port; }
+  pid_t pid(std::size_t member = 0) const { return members_[member].process.pid(); }
   std::string url() const;                                     // of all, the first one first
   std::string url_of(std::vector<std::size_t> members) const;  // in this order
 

@@ -16,7 +16,7 @@ constexpr const char* transfer = "/usr/bin/wsrep_sst_rsync";
 }  // namespace
 
 bool Galera::installed() {
-  return mariadb_installed() && ::access(provider, R_OK) == 0 && ::access(transfer, X_OK) == 0;
+  return !missing_mariadb() && ::access(provider, R_OK) == 0 && ::access(transfer, X_OK) == 0;
 }
 
 Galera::Galera() {

@@ -5,9 +5,9 @@
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include "mysql/factory.hpp"
 
@@ -22,69 +22,63 @@ std::string user_name() {
   return p ? p->pw_name : "nobody";
 }
 
-std::string memory() { return ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; }
-
-std::string read_line(const std::string& path) {
-  std::FILE* f = std::fopen(path.c_str(), "re");
-  char line[256] = "";
-  if (f) {
-    (void)!std::fgets(line, sizeof line, f);
-    std::fclose(f);
-  }
-  std::string s = line;
-  while (!s.empty() && s.back() == '\n') s.pop_back();
-  return s;
-}
-
 // A fresh data directory, made once per program: it takes half a second.
 const std::string& template_data() {
-  static const TestDirectory* const made = [] {
-    auto* dir = new TestDirectory(memory());
+  static const TestDirectory made(data_place(false));
+  static const std::string data = [] {
     const std::string command = fmt::format(
         "mariadb-install-db --no-defaults --datadir={0}/data --tmpdir={0} "
-        "--auth-root-authentication-method=normal "
-        "--skip-test-db --user={1} "
-        ">{0}/install.log 2>&1",
-        dir->path(), user_name());
-    if (std::system(command.c_str()) != 0)
-      throw std::runtime_error("mariadb-install-db failed; see " + dir->path());
-    std::atexit([] {});
-    return dir;
+        "--auth-root-authentication-method=normal --skip-test-db --user={1} >{0}/install.log 2>&1",
+        made.path(), user_name());
+    if (std::system(command.c_str()) != 0) throw std::runtime_error("mariadb-install-db failed");
+    return made.path() + "/data";
   }();
-  static const struct Remove {
-    const TestDirectory* dir;
-    ~Remove() { delete dir; }
-  } remove{made};
-  static const std::string data = made->path() + "/data";
   return data;
 }
 
-}  // namespace
-
-bool mariadb_installed() {
-  const char* path = std::getenv("PATH");
-  const std::string all = path ? path : "";
-  if (all.find("/usr/sbin") == all.npos)
-    ::setenv("PATH", (all + ":/usr/sbin:/usr/local/sbin").c_str(), 1);
-  return installed(mariadbd) && installed("mariadb-install-db");
-}
-
-std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket,
-                                                   const std::string& database) {
+std::unique_ptr<mysql::Connection> connect(const mysql::Server& at, const std::string& database) {
   mysql::Options o;
   o.user = "root";
   o.database = database;
   o.op_timeout = 60s;
-  auto c = mysql::Connection::open(o, {.host = {}, .port = 0, .socket = socket}, 10s);
+  auto c = mysql::Connection::open(o, at, 10s);
   if (!c) throw std::runtime_error(c.error().message);
   return std::move(*c);
 }
 
-MariadbServer::MariadbServer(Setup setup) : setup_(std::move(setup)), port_(free_port()) {
-  if (!mariadb_installed()) throw std::runtime_error("mariadbd is not installed");
-  if (setup_.directory.empty())
-    own_ = setup_.on_disk ? std::make_unique<TestDirectory>()
-                          : std::make_unique<TestDirectory>(memory());
+// The port in the URL that the file $DLOCK_TEST_MYSQL has; 0: none.
+std::uint16_t shared_port() {
+  const char* path = std::getenv("DLOCK_TEST_MYSQL");
+  std::string url;
+  if (path) std::getline(std::ifstream{path}, url);
+  const std::size_t colon = url.rfind(':');
+  return colon == url.npos ? std::uint16_t{0}
+                           : static_cast<std::uint16_t>(std::stoi(url.substr(colon + 1)));
+}
+
+std::uint16_t own_port() {
+  static const MariadbServer own;
+  return own.port();
+}
+
+}  // namespace
+
+const char* missing_mariadb() {
+  const char* path = std::getenv("PATH");
+  const std::string all = path ? path : "";
+  if (all.find("/usr/sbin") == all.npos)
+    ::setenv("PATH", (all + ":/usr/sbin:/usr/local/sbin").c_str(), 1);
+  return installed("mariadbd") && installed("mariadb-install-db") ? nullptr : "mariadbd";
+}
+
+std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket,
+                                                   const std::string& database) {
+  return connect({.host = {}, .port = 0, .socket = socket}, database);
+}
+
+MariadbServer::MariadbServer(Setup setup)
+    : setup_(std::move(setup)), directory_(data_place(setup_.on_disk)), port_(free_port()) {
+  if (missing_mariadb()) throw std::runtime_error("mariadbd is not installed");
   fs::copy(setup_.data_of.empty() ? template_data() : setup_.data_of + "/data",
            directory() + "/data", fs::copy_options::recursive);
   std::string conf = fmt::format(
@@ -97,7 +91,6 @@ MariadbServer::MariadbServer(Setup setup) : setup_(std::move(setup)), port_(free
       directory(), port_, setup_.on_disk ? 1 : 0);
   for (const auto& line : setup_.config) conf += line + "\n";
   write_file(directory() + "/my.cnf", conf);
-  write_file(directory() + "/port", std::to_string(port_) + "\n");
   if (::geteuid() != 0) setup_.user.clear();
   if (!setup_.user.empty() &&
       std::system(fmt::format("chown -R {} {}", setup_.user, directory()).c_str()) != 0)
@@ -148,26 +141,16 @@ std::string MariadbServer::value(std::string_view statement) {
   return std::string{sql(statement).text(0)};
 }
 
-Database::Database() {
-  const char* shared = std::getenv("DLOCK_TEST_MARIADB");
-  if (shared && ::access(fmt::format("{}/ready", shared).c_str(), R_OK) == 0) {
-    port_ = static_cast<std::uint16_t>(std::stoi(read_line(fmt::format("{}/port", shared))));
-    admin_ = connect_as_root(fmt::format("{}/s", shared));
-  } else {
-    static MariadbServer own;
-    port_ = own.port();
-    admin_ = connect_as_root(own.socket());
-  }
+Database::Database() : port_(shared_port()) {
+  if (port_ == 0) port_ = own_port();
   create();
 }
-Database::Database(MariadbServer& server)
-    : port_(server.port()), admin_(connect_as_root(server.socket())) {
-  create();
-}
+Database::Database(MariadbServer& server) : port_(server.port()) { create(); }
 
 void Database::create() {
   static std::atomic<int> n{0};
   name_ = fmt::format("t_{}_{}", ::getpid(), ++n);
+  admin_ = connect({.host = "127.0.0.1", .port = port_, .socket = {}}, "");
   sql("CREATE DATABASE " + name_);
   sql("USE " + name_);
 }

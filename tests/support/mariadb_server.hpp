@@ -15,9 +15,9 @@
 
 namespace dlock::test {
 
-inline constexpr std::string_view mariadbd = "mariadbd";
-// Debian installs it in a directory that is not in every user's PATH.
-bool mariadb_installed();
+// What is not installed; nullptr: nothing. Debian installs it in a directory that is not in every
+// user's PATH.
+const char* missing_mariadb();
 
 class MariadbServer {
  public:
@@ -25,7 +25,6 @@ class MariadbServer {
     std::vector<std::string> config{};       // lines of [mariadbd], after the usual ones
     std::vector<std::string> environment{};  // "LD_PRELOAD=..."
     bool on_disk = false;                    // on disk, with a sync at every commit
-    std::string directory{};                 // if given, it is used, and stays
     std::string data_of{};                   // another server's directory, copied before the start
     std::vector<std::string> arguments{};    // of the next start only
     std::string user{};                      // run as this user if root
@@ -38,7 +37,7 @@ class MariadbServer {
 
   std::uint16_t port() const noexcept { return port_; }
   std::string socket() const { return directory() + "/s"; }
-  const std::string& directory() const noexcept { return own_ ? own_->path() : setup_.directory; }
+  const std::string& directory() const noexcept { return directory_.path(); }
   pid_t pid() const noexcept { return process_.pid(); }
   std::string url(std::string_view database) const;  // root over TCP; no password
 
@@ -55,14 +54,14 @@ class MariadbServer {
 
  private:
   Setup setup_;
-  std::unique_ptr<TestDirectory> own_;
+  TestDirectory directory_;
   std::uint16_t port_;
   ServerProcess process_;
   std::unique_ptr<mysql::Connection> admin_;
 };
 
-// A private database, on the server that ctest started for all tests ($DLOCK_TEST_MARIADB: its
-// directory) or else on one of this program's.
+// A private database, on the server that ctest started for all tests (the file $DLOCK_TEST_MYSQL
+// has its URL) or else on one of this program's.
 class Database {
  public:
   Database();

@@ -18,8 +18,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-std::string memory() { return ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; }
-
 std::string programs() {
   std::string newest;
   std::error_code none;
@@ -53,7 +51,7 @@ void give_to_user(const std::string& path) {
 
 // A fresh data directory, made once per program: it takes a second.
 const std::string& template_data() {
-  static const TestDirectory made(memory());
+  static const TestDirectory made(data_place(false));
   static const std::string data = [] {
     give_to_user(made.path());
     shell(
@@ -86,14 +84,11 @@ postgresql::Rows run(postgresql::Connection& c, std::string_view statement) {
 
 }  // namespace
 
-bool postgres_installed() { return !programs().empty(); }
+const char* missing_postgres() { return programs().empty() ? "postgres" : nullptr; }
 
 PostgresServer::PostgresServer(Setup setup)
-    : setup_(std::move(setup)),
-      own_(setup_.on_disk ? std::make_unique<TestDirectory>()
-                          : std::make_unique<TestDirectory>(memory())),
-      port_(free_port()) {
-  if (!postgres_installed()) throw std::runtime_error("postgres is not installed");
+    : setup_(std::move(setup)), directory_(data_place(setup_.on_disk)), port_(free_port()) {
+  if (missing_postgres()) throw std::runtime_error("postgres is not installed");
   const std::string data = directory() + "/data";
   fs::copy(setup_.data_of.empty() ? template_data() : setup_.data_of + "/data", data,
            fs::copy_options::recursive);

@@ -16,7 +16,7 @@
 
 namespace dlock::test {
 
-bool postgres_installed();  // Debian's directories are searched, too
+const char* missing_postgres();  // what is not installed; nullptr: nothing
 
 class PostgresServer {
  public:
@@ -35,7 +35,7 @@ class PostgresServer {
   PostgresServer& operator=(const PostgresServer&) = delete;
 
   std::uint16_t port() const noexcept { return port_; }
-  const std::string& directory() const noexcept { return own_->path(); }
+  const std::string& directory() const noexcept { return directory_.path(); }
   pid_t pid() const noexcept { return process_.pid(); }
   std::string url(std::string_view database = "postgres") const;  // over TCP; no password
   std::string url_on_socket(std::string_view database = "postgres") const;
@@ -54,7 +54,7 @@ class PostgresServer {
  private:
   void signal_all(int which) const;
   Setup setup_;
-  std::unique_ptr<TestDirectory> own_;
+  TestDirectory directory_;
   std::uint16_t port_;
   void fork_server();
   ServerProcess process_;

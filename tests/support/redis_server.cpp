@@ -2,15 +2,21 @@
 #include "support/redis_server.hpp"
 #include <fmt/format.h>
 #include <unistd.h>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <stdexcept>
 
 namespace dlock::test {
+
+const char* missing_redis() { return installed("redis-server") ? nullptr : "redis-server"; }
+
 RedisServer::RedisServer(Setup setup) : setup_(std::move(setup)), port_(free_port()) {
-  if (setup_.uptime > std::chrono::seconds{0}) setup_.movable_clock = true;
-  if (setup_.movable_clock) prepare_clock();
+  if (setup_.movable_clock || setup_.uptime > std::chrono::seconds{0}) {
+    clock_ = std::make_unique<ClockFile>();
+    // it counts its uptime by its wall clock, which is right once it has started
+    clock_->set_wall(-setup_.uptime);
+    setup_.environment.push_back("LD_PRELOAD=" CLOCK_SHIFT);
+    setup_.environment.push_back("CLOCK_SHIFT_FILE=" + clock_->path());
+  }
   for (int more = 2;; --more) {
     configure();
     try {
@@ -33,31 +39,15 @@ void RedisServer::configure() const {
                          sentinel ? "" : "save \"\"\n", fmt::join(setup_.config, "\n")));
 }
 
-void RedisServer::prepare_clock() {
-  const std::string shift = directory() + "/shift";
-  // it counts its uptime by its wall clock, which is right once it has started
-  clock_ = -setup_.uptime;
-  const std::int64_t ns = std::chrono::nanoseconds{clock_}.count();
-  std::string page(4096, '\0');
-  std::memcpy(page.data(), &ns, sizeof ns);
-  write_file(shift, page);
-  setup_.environment.push_back("LD_PRELOAD=" CLOCK_SHIFT);
-  setup_.environment.push_back("CLOCK_SHIFT_FILE=" + shift);
-}
-
 void RedisServer::step_clock(std::chrono::seconds by) {
   const auto uptime = [&] {
     const std::string text = info("server");
     const std::size_t at = text.find("uptime_in_seconds:");
     return at == text.npos ? 0 : std::atoll(text.c_str() + at + 18);
   };
+  if (!clock_) throw std::runtime_error("no clock to step");
   const auto before = uptime();
-  clock_ += by;
-  const std::int64_t ns = std::chrono::nanoseconds{clock_}.count();
-  std::FILE* file = std::fopen((directory() + "/shift").c_str(), "r+e");
-  if (!file || !setup_.movable_clock) throw std::runtime_error("no clock to step");
-  std::fwrite(&ns, sizeof ns, 1, file);
-  std::fclose(file);
+  clock_->step_wall(by);
   // It reads the clock ten times a second, and computes its uptime from that.
   const Deadline until = Clock::now() + std::chrono::seconds{10};
   while (std::llabs(uptime() - before - by.count()) > 5 && Clock::now() < until) ::usleep(2000);

@@ -13,9 +13,12 @@
 #include <string_view>
 #include <vector>
 #include "redis/wire/reply.hpp"
+#include "support/clock_file.hpp"
 #include "support/server.hpp"
 
 namespace dlock::test {
+
+const char* missing_redis();  // what is not installed; nullptr: nothing
 
 // Commands over one connection, without a greeting; waits for each reply.
 class RawRedis {
@@ -72,14 +75,13 @@ class RedisServer {
 
  private:
   void configure() const;
-  void prepare_clock();
   void wait_ready();
 
   Setup setup_;
   TestDirectory directory_;
   std::uint16_t port_;
   ServerProcess process_;
-  std::chrono::seconds clock_{0};  // how far its wall clock is ahead
+  std::unique_ptr<ClockFile> clock_;
   std::unique_ptr<RawRedis> admin_;
 };
 

@@ -16,7 +16,6 @@ std::unique_ptr<Backend> open_redlock(const std::string& text, const Settings& s
 RedlockMasters::RedlockMasters(const Setup& setup) {
   for (std::size_t i = 0; i < setup.count; ++i) {
     RedisServer::Setup one{.config = setup.config, .uptime = setup.uptime};
-    if (setup.environment) one.environment = setup.environment(i);
     if (setup.tls) {
       ports_.push_back(free_port());
       one.config.push_back(fmt::format("tls-port {}", ports_[i]));

@@ -20,7 +20,6 @@ class RedlockMasters {
   struct Setup {
     std::size_t count = 5;
     std::vector<std::string> config;
-    std::vector<std::string> (*environment)(std::size_t master) = nullptr;
     bool proxied = false;
     std::chrono::seconds uptime{0};  // of each, as RedisServer::Setup has it
     std::function<std::vector<std::string>(std::size_t master)>

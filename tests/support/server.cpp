@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include "util/fd.hpp"
@@ -34,6 +35,11 @@ int without(std::string_view program) {
   std::fprintf(stderr, "%s: %.*s is not installed\n", must ? "FAILED" : "SKIPPED",
                static_cast<int>(program.size()), program.data());
   return must ? 1 : skipped;
+}
+
+std::string data_place(bool durable) {
+  const bool memory = !durable && ::access("/dev/shm", W_OK) == 0;
+  return memory ? "/dev/shm" : std::filesystem::temp_directory_path().string();
 }
 
 std::uint16_t free_port() {
@@ -65,6 +71,9 @@ pid_t start_server(const std::vector<std::string>& words, const ServerStart& how
       u && (::setgroups(0, nullptr) != 0 || ::setgid(u->pw_gid) != 0 || ::setuid(u->pw_uid) != 0))
     ::_exit(1);
   ::prctl(PR_SET_PDEATHSIG, how.dies_by);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
   if (::getppid() != parent) ::_exit(1);
   ::setpgid(0, 0);
   for (const auto& e : how.environment) ::putenv(const_cast<char*>(e.c_str()));

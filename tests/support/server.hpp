@@ -18,6 +18,9 @@ inline constexpr int skipped = 77;
 int without(std::string_view program);  // prints it; returns the exit status
 bool installed(std::string_view program);
 
+// Where data is that need not be durable, in memory if there is a /dev/shm; or else on a disk.
+std::string data_place(bool durable);
+
 using TestDirectory = TempDir;
 
 // A port of 127.0.0.1 that was free a moment ago.

@@ -19,9 +19,9 @@ namespace {
 constexpr const char* jar = "/usr/share/java/zookeeper.jar";
 }
 
-bool zookeeper_installed() { return ::access(jar, R_OK) == 0 && installed("java"); }
-int without_zookeeper() {
-  return without(installed("java") ? "zookeeper.jar (libzookeeper-java)" : "java");
+const char* missing_zookeeper() {
+  if (!installed("java")) return "java";
+  return ::access(jar, R_OK) == 0 ? nullptr : "zookeeper.jar (libzookeeper-java)";
 }
 
 ZookeeperServer::ZookeeperServer(Setup setup)

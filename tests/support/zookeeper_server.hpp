@@ -11,8 +11,7 @@
 
 namespace dlock::test {
 
-bool zookeeper_installed();
-int without_zookeeper();  // as without()
+const char* missing_zookeeper();  // what is not installed; nullptr: nothing
 
 class ZookeeperServer {
  public:

@@ -6,7 +6,7 @@ import signal
 import time
 
 import measure
-from stores import die_with_parent
+from store import die_with_parent
 
 CLIENTS = 5
 FREEZE = 10  # seconds
@@ -101,8 +101,7 @@ class Cell:
         while True:
             await self.reach(at)
             await self.holder(1.5 * self.ttl)
-            self.tool.server.kill()
-            self.tool.server.start()
+            await asyncio.to_thread(self.tool.server.restart)
             self.faults += 1
             at += 20
 

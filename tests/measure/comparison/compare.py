@@ -85,7 +85,6 @@ async def compare(options, directory):
         ]
 
     try:
-        await asyncio.gather(*(t.server.ready() for t in chosen.values() if t.server))
         settling = max([getattr(t, "settling", 0) for t in chosen.values()])
         if settling:
             print(
@@ -112,7 +111,7 @@ async def compare(options, directory):
     finally:
         for t in chosen.values():
             if t.server:
-                t.server.kill()
+                t.server.end()
 
 
 def failures(rows):
@@ -149,15 +148,14 @@ def main():
     p.add_argument("--scenarios", type=words(SCENARIOS), default=list(SCENARIOS))
     p.add_argument("--no-alone", dest="alone", action="store_false")
     p.add_argument("--json")
-    p.add_argument("--keep", action="store_true", help="the directory with the records and logs")
+    p.add_argument("--keep", action="store_true", help="the directory with the records")
     options = p.parse_args()
-    # Sockets have short paths, and servers write to a disk here as they do elsewhere.
     directory = tempfile.mkdtemp(prefix="dlock-compare.")
     try:
         rows = asyncio.run(compare(options, directory))
     finally:
         if options.keep:
-            print("records and logs: " + directory, file=sys.stderr)
+            print("records: " + directory, file=sys.stderr)
         else:
             shutil.rmtree(directory, ignore_errors=True)
     made = {

@@ -4,10 +4,12 @@ again and again."""
 import os
 import shutil
 import subprocess
-
-import stores
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE + "/../../support"]
+from store import Store  # noqa: E402
+
 CURATOR_JARS = [
     "/usr/share/java/%s.jar" % name
     for name in (
@@ -22,24 +24,24 @@ CURATOR_JARS = [
 
 
 class Tool:
-    store = None  # class of its server
+    store = None  # its server, as the program `store` names it
     ttl = 2  # seconds; None: no lease
 
     def __init__(self, directory, dlock):
         self.dir, self.dlock = directory, dlock
         os.makedirs(directory)
-        self.server = self.store(directory + "/store") if self.store else None
+        # One of its own for each, with the durability that Debian configures.
+        self.server = Store(self.store, "--as-installed", "--durable") if self.store else None
         self.prepare()
 
     def prepare(self):
         pass
 
-    @property
-    def endpoint(self):
-        return "127.0.0.1:%d" % self.server.port
-
 
 class Dlock(Tool):
+    def url(self):
+        return self.server.url
+
     def command(self, key, job):
         return [
             self.dlock,
@@ -64,27 +66,18 @@ class DlockFile(Dlock):
 
 
 class DlockRedis(Dlock):
-    name, store = "dlock, redis", stores.Redis
+    name, store = "dlock, redis", "redis"
     settling = (
         30  # seconds; restart_grace: a server that has just started may have forgotten a lock
     )
 
-    def url(self):
-        return "redis://" + self.endpoint
-
 
 class DlockZookeeper(Dlock):
-    name, store, ttl = "dlock, zookeeper", stores.Zookeeper, 4
-
-    def url(self):
-        return "zookeeper://" + self.endpoint
+    name, store, ttl = "dlock, zookeeper", "zookeeper", 4
 
 
 class DlockMysql(Dlock):
-    name, store = "dlock, mysql", stores.Mariadb
-
-    def url(self):
-        return "mysql://root@%s/locks" % self.endpoint
+    name, store = "dlock, mysql", "mysql"
 
 
 class Flock(Tool):
@@ -95,14 +88,15 @@ class Flock(Tool):
 
 
 class Etcdctl(Tool):
-    name, store = "etcdctl lock", stores.Etcd
+    name, store = "etcdctl lock", "etcd"
 
     def command(self, key, job):
-        return ["etcdctl", "--endpoints", self.endpoint, "lock", "--ttl", str(self.ttl), key, *job]
+        endpoint = ["--endpoints", self.server.host]
+        return ["etcdctl", *endpoint, "lock", "--ttl", str(self.ttl), key, *job]
 
 
 class RedisPy(Tool):
-    name, store = "redis-py Lock", stores.Redis
+    name, store = "redis-py Lock", "redis"
 
     def command(self, key, job):
         return [
@@ -116,13 +110,13 @@ class RedisPy(Tool):
 
 
 class Kazoo(Tool):
-    name, store, ttl = "kazoo Lock", stores.Zookeeper, 4
+    name, store, ttl = "kazoo Lock", "zookeeper", 4
 
     def command(self, key, job):
         return [
             "/usr/bin/python3",
             HERE + "/under_kazoo.py",
-            self.endpoint,
+            self.server.host,
             key,
             str(self.ttl),
             *job,
@@ -130,7 +124,7 @@ class Kazoo(Tool):
 
 
 class Curator(Tool):
-    name, store, ttl = "Curator InterProcessMutex", stores.Zookeeper, 4
+    name, store, ttl = "Curator InterProcessMutex", "zookeeper", 4
 
     def prepare(self):
         subprocess.run(
@@ -148,7 +142,7 @@ class Curator(Tool):
             "-cp",
             ":".join([self.dir, *CURATOR_JARS]),
             "UnderCurator",
-            self.endpoint,
+            self.server.host,
             key,
             str(self.ttl * 1000),
             *job,

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 
-from stores import die_with_parent
+from store import die_with_parent
 
 TASKS_OF_RUN = 3  # dlock's main thread and its keeper, and the guard
 WAIT = "10m"  # none outlives this program by more

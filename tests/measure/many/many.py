@@ -13,7 +13,6 @@ A cell that is not done after --seconds is cut off and says how far it came. Exi
 failed, or was not served, or one key had two holders at a time.
 """
 import argparse
-import asyncio
 import itertools
 import json
 import os
@@ -26,7 +25,7 @@ import sys
 import tempfile
 import threading
 
-sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "../comparison")]
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support")]
 
 import report
 import servers
@@ -219,7 +218,7 @@ class Cell:
                 last, at = seen, t
 
         watcher = threading.Thread(target=watch)
-        if self.backend.servers:
+        if self.backend.server:
             watcher.start()
         try:
             started = self.start(self.count, key, options=options)
@@ -227,7 +226,7 @@ class Cell:
             f.all_ended(self.options.seconds)
         finally:
             over.set()
-            if self.backend.servers:
+            if self.backend.server:
                 watcher.join()
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = difference(self.backend.counters(), before)
@@ -296,12 +295,11 @@ def limits():
     )
 
 
-async def measure(options, directory, rows):
+def measure(options, directory, rows):
     for name in options.backend:
         backend = servers.ALL[name](os.path.join(directory, name), options.clients)
         try:
-            await backend.ready()
-            said = backend.connect()
+            said = backend.limits()
             print("\n%s%s" % (name, ": " + said if said else ""), flush=True)
             for count, shape in itertools.product(options.count, options.shape):
                 cell = Cell(options, backend, name, shape, count)
@@ -339,7 +337,7 @@ def main():
     p.add_argument("--splay", type=int, default=60)
     p.add_argument("--seconds", type=int, default=240, help="for each step of a cell, at most")
     p.add_argument("--json")
-    p.add_argument("--keep", action="store_true", help="the directory with data and logs")
+    p.add_argument("--keep", action="store_true", help="the directory with the logs of dlock")
     options = p.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -349,14 +347,15 @@ def main():
     print("%s; %s" % (", ".join(made["dlock"]), made["host"]))
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     directory = tempfile.mkdtemp(prefix="dlock-many.", dir=memory)
+    os.environ.update(TMPDIR=directory, _JAVA_OPTIONS="-Xmx3g")  # of the servers
     rows = []
     for number in (signal.SIGTERM, signal.SIGINT):  # INT is ignored in the background
         signal.signal(number, signal.default_int_handler)
     try:
-        asyncio.run(measure(options, directory, rows))
+        measure(options, directory, rows)
     finally:
         if options.keep:
-            print("data and logs: " + directory, file=sys.stderr)
+            print("logs: " + directory, file=sys.stderr)
         else:
             shutil.rmtree(directory, ignore_errors=True)
         if options.json:

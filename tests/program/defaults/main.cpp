@@ -77,8 +77,7 @@ int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
   const Terms terms{argv[1], std::chrono::seconds{o.number("--ttl", 0)}, o.has("--all"),
                     o.has("--one")};
-  if (!is_installed(terms.store))
-    return fmt::print("{}: its server is not installed\n", terms.store), 77;
+  if (const std::string program = missing(terms.store); !program.empty()) return without(program);
   std::vector<std::future<Played>> under_way;
   for (const Schedule* s : schedules(argv[2]))
     under_way.push_back(std::async(std::launch::async, [s, &terms] { return play(*s, terms); }));

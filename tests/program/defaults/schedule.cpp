@@ -62,7 +62,7 @@ const Schedule known[]{
        freeze(s, {Whom::holder, Whom::waiter});
      }},
     {"restarted-killed", lost, [](const Scene& s) { restart(s, {Whom::holder}); }},
-    {"flushed", forgets, [](const Scene& s) { to_store(s, "flushed"), s.store.flush(); }},
+    {"flushed", forgets, [](const Scene& s) { to_store(s, "flushed"), s.store.wipe(); }},
     {"failed-over", lost, [](const Scene& s) { to_store(s, "failed over"), s.store.fail_over(); }},
     {"failed-over-killed", lost,
      [](const Scene& s) {

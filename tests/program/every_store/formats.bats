@@ -62,8 +62,8 @@ at_masters() { # SCHEME COMMAND...: redis-cli at each server of the URL
 
 statement() { # in the database of the URL
   local server=${DLOCK_BACKEND#mysql://root@127.0.0.1:}
-  mariadb --no-defaults -uroot -h127.0.0.1 -P"${server%%/*}" "$(cat "$BATS_FILE_TMPDIR/database")" \
-    -e "$1"
+  local database=${server#*/}
+  mariadb --no-defaults -uroot -h127.0.0.1 -P"${server%%/*}" "${database%%\?*}" -e "$1"
 }
 
 words='has layout 2, and this dlock knows layout 1'

@@ -4,48 +4,21 @@
 # shellcheck source-path=SCRIPTDIR/..
 load ../common
 
-setup_file() {
-  case $STORE in
-    redis | redlock | zookeeper | etcd) start_fixture ;;
-    mysql) make_database ;;
-  esac
-}
-
-start_fixture() { # one server for the suite
-  "$STORE_FIXTURE" "$BATS_FILE_TMPDIR/url" 3>&- >/dev/null 2>"$BATS_FILE_TMPDIR/fixture.err" &
-  echo $! >"$BATS_FILE_TMPDIR/fixture.pid"
-  local tries
-  for ((tries = 0; tries < 3000; tries++)); do
-    [ ! -s "$BATS_FILE_TMPDIR/url" ] || return 0
-    if ! kill -0 "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null; then
-      if grep -q '^SKIPPED' "$BATS_FILE_TMPDIR/fixture.err"; then
-        skip "no server of $STORE is installed"
-      fi
-      break
-    fi
+setup_file() { # one server for the suite
+  [ "$STORE" != file ] || return 0
+  local name=${STORE/mysql/mysql-shared} file=$BATS_FILE_TMPDIR/url
+  "$STORE_PROGRAM" "$name" "$file" 3>&- >/dev/null 2>"$file.err" &
+  until [ -s "$file" ]; do
+    kill -0 $! 2>/dev/null || {
+      ! grep -q '^SKIPPED' "$file.err" || skip "no server of $STORE is installed"
+      cat "$file.err" >&2
+      return 1
+    }
     sleep 0.02
   done
-  cat "$BATS_FILE_TMPDIR/fixture.err" >&2
-  return 1
 }
 
-sql() { mariadb --no-defaults -uroot -S "$DLOCK_TEST_MARIADB/s" -N -B -e "$1"; }
-
-make_database() { # on the server that ctest started
-  if [ ! -e "$DLOCK_TEST_MARIADB/ready" ] || ! command -v mariadb >/dev/null; then
-    [ "${CI:-}" != true ] || return 1
-    skip 'no MariaDB server, or no client, is installed'
-  fi
-  sql "CREATE DATABASE bats_$$"
-  echo "bats_$$" >"$BATS_FILE_TMPDIR/database"
-  echo "mysql://root@127.0.0.1:$(cat "$DLOCK_TEST_MARIADB/port")/bats_$$" >"$BATS_FILE_TMPDIR/url"
-}
-
-teardown_file() {
-  [ ! -e "$BATS_FILE_TMPDIR/fixture.pid" ] ||
-    kill "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null || :
-  [ ! -e "$BATS_FILE_TMPDIR/database" ] || sql "DROP DATABASE $(cat "$BATS_FILE_TMPDIR/database")"
-}
+teardown_file() { rm -f "$BATS_FILE_TMPDIR/url"; }
 
 # A backend that was never used: its own directory or prefix. $SHORT is the shortest ttl that `run`
 # accepts without ?short_ttl=yes; $PERIOD, in ms, is one in which a lease of 1 s is over.

@@ -2,19 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # dlock beside the mariadb client: GET_LOCK by hand, and a row of Quartz's QRTZ_LOCKS as Quartz
 # locks it. Usage: mysql_client.sh DLOCK; the server is the one that ctest started
-# ($DLOCK_TEST_MARIADB).
+# ($DLOCK_TEST_MYSQL).
+# shellcheck disable=SC2086  # $client is several words
 set -eu
 
 dlock=$1
-dir=${DLOCK_TEST_MARIADB:-}
-if ! command -v mariadb >/dev/null || [ ! -e "$dir/ready" ]; then
+shared=${DLOCK_TEST_MYSQL:-} # its URL
+if ! command -v mariadb >/dev/null || [ ! -e "$shared" ]; then
   echo 'SKIPPED: no mariadb client, or no server' >&2
   [ "${CI:-}" = true ] && exit 1
   exit 77
 fi
-port=$(cat "$dir/port")
+server=$(sed 's,/[^/]*$,,' "$shared")
+client="mariadb --no-defaults -uroot -h127.0.0.1 -P${server##*:} -N -B"
 database=interop_$$
-sql() { mariadb --no-defaults -uroot -S "$dir/s" -N -B "$@"; }
+sql() { $client "$@"; }
 fail() { echo "FAILED: $*" >&2 && exit 1; }
 sql -e "CREATE DATABASE $database"
 work=$(mktemp -d)
@@ -24,7 +26,7 @@ finish() {
   rm -rf "$work"
 }
 trap finish EXIT
-url="mysql://root@127.0.0.1:$port/$database"
+url=$server/$database
 name="interop.$$"
 
 # A session of the mariadb client that executes the statements written to the FIFO, until it is
@@ -52,7 +54,7 @@ by_hand "SELECT RELEASE_LOCK('$name')"
 wait $waiter || fail 'the waiter did not get the lock'
 [ -e "$work/ran" ] || fail 'did not run'
 answer=$("$dlock" run -q -b "$url" --recipe get-lock --key "$name" -- \
-  mariadb --no-defaults -uroot -S "$dir/s" -N -B -e "SELECT GET_LOCK('$name',0)")
+  $client -e "SELECT GET_LOCK('$name',0)")
 [ "$answer" = 0 ] || fail 'the client got a lock that dlock holds'
 
 # --- Quartz
@@ -72,7 +74,7 @@ status=0
 by_hand 'COMMIT; SELECT 1'
 status=0
 "$dlock" run -q -b "$quartz" --recipe for-update --key TRIGGER_ACCESS -- \
-  mariadb --no-defaults -uroot -S "$dir/s" "$database" \
+  $client "$database" \
   -e "SET innodb_lock_wait_timeout=1; $as_quartz" 2>"$work/error" || status=$?
 { [ $status != 0 ] && grep -q 1205 "$work/error"; } ||
   fail 'the transaction got a row that dlock holds'
@@ -91,7 +93,7 @@ status=0
 sql "$database" -e "DELETE FROM method_lock WHERE method_name='job'"
 status=0
 "$dlock" run -q -b "$url" --recipe insert --key job -- \
-  mariadb --no-defaults -uroot -S "$dir/s" "$database" -e "$row" 2>/dev/null || status=$?
+  $client "$database" -e "$row" 2>/dev/null || status=$?
 [ $status != 0 ] || fail 'a second row beside that of dlock'
 exec 3>&- 4<&-
 wait

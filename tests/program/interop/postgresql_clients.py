@@ -1,51 +1,27 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""dlock's recipe `advisory` excludes with psql and with psycopg2, both ways, for each kind of key.
-
-usage: postgresql_clients.py DLOCK FIXTURE    exit status 77: psql, python3-psycopg2 or the server
-is not installed (1 with CI=true)
-"""
+"""dlock's recipe `advisory` excludes with psql and with psycopg2, both ways, for each kind of
+key."""
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import zlib
+
+from beside import Store, check, command, main, missing, within
 
 try:
     import psycopg2
 except ImportError:
     psycopg2 = None
 
-DLOCK, FIXTURE = sys.argv[1:]
 RAILS = str(2053462845 * zlib.crc32(b"app"))  # ActiveRecord's migrations of database app
 KINDS = [("hashtext", "nightly", "hashtext('nightly')"),
          ("hashtextextended", "nightly", "hashtextextended('nightly',0)"),
          ("int8", RAILS, RAILS),
          ("int4,int4", "7,42", "7,42"),
          ("crc32", "nightly", f"{zlib.crc32(b'nightly') & 0x7fffffff},0")]  # with_advisory_lock
-
-
-def missing(what):
-    ci = os.environ.get("CI") == "true"
-    print(("FAILED" if ci else "SKIPPED") + ": " + what + " is not installed", file=sys.stderr)
-    sys.exit(1 if ci else 77)
-
-
-def within(what, question, seconds=30):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if question():
-            return
-        time.sleep(0.01)
-    raise AssertionError("not in time: " + what)
-
-
-def check(what, condition, detail=""):
-    if not condition:
-        raise AssertionError(f"{what} {detail}")
-    print("ok", what)
 
 
 class Psql:
@@ -81,9 +57,9 @@ class Psycopg2:
         self.connection.close()
 
 
-def both_ways(url, client, other, kind, key, sql):
-    def dlock(*words, **more):
-        return [DLOCK, words[0], "-b", f"{url}?recipe=advisory&key={kind}", "-q", *words[1:]]
+def both_ways(server, client, other, kind, key, sql):
+    def dlock(*words):
+        return command(server, f"advisory&key={kind}", *words)
 
     name = f"{type(client).__name__}, {kind}"
     check(f"{name}: takes the lock", client.ask(f"pg_advisory_lock({sql})") == "")
@@ -102,7 +78,8 @@ def both_ways(url, client, other, kind, key, sql):
         holder = subprocess.Popen(dlock("run", "--key", key, "--", "sh", "-c", job))
         within("dlock holds", lambda: os.path.exists(work + "/held"))
         check(f"{name}: is refused", client.ask(f"pg_try_advisory_lock({sql})") == "f")
-        waits = subprocess.Popen(["psql", "-XAtq", url, "-c", f"SELECT pg_advisory_lock({sql})"],
+        waits = subprocess.Popen(["psql", "-XAtq", server.url, "-c",
+                                  f"SELECT pg_advisory_lock({sql})"],
                                  stdout=subprocess.DEVNULL)
         time.sleep(0.3)
         check(f"{name}: psql -c waits", waits.poll() is None)
@@ -114,31 +91,18 @@ def both_ways(url, client, other, kind, key, sql):
     client.ask("pg_advisory_unlock_all()")
 
 
-def main():
+def test():
     if not shutil.which("psql"):
         missing("psql")
     if psycopg2 is None:
         missing("python3-psycopg2")
-    base = tempfile.mkdtemp(prefix="dlock-interop.")
-    server = subprocess.Popen([FIXTURE, base + "/url"])
-    try:
-        within("the server answers",
-               lambda: os.path.exists(base + "/url") or server.poll() is not None)
-        if server.poll() is not None:
-            return server.returncode
-        with open(base + "/url", encoding="ascii") as file:
-            url = file.read().strip()
-        other = Psycopg2(url)
-        for client in (Psql(url), Psycopg2(url)):
-            for kind, key, sql in KINDS:
-                both_ways(url, client, other, kind, key, sql)
-            client.end()
-        other.end()
-        return 0
-    finally:
-        server.terminate()
-        server.wait()
-        shutil.rmtree(base)
+    server = Store("postgresql")
+    other = Psycopg2(server.url)
+    for client in (Psql(server.url), Psycopg2(server.url)):
+        for kind, key, sql in KINDS:
+            both_ways(server, client, other, kind, key, sql)
+        client.end()
+    other.end()
 
 
-sys.exit(main())
+main(test)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fixture.hpp"
 #include <fcntl.h>
-#include <cstdlib>
 #include "support/options.hpp"
 
 namespace dlock::test {
@@ -12,11 +11,12 @@ pid_t Fixture::server() const {
   return children[0];
 }
 
-std::optional<Fixture> start_fixture(const char* variable, const std::string& file) {
-  if (!std::getenv(variable)) return std::nullopt;
+std::optional<Fixture> start_fixture(const char* store, const std::string& file) {
   const std::string err = file + ".err";
   const Fd errors(::open(err.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  Fixture f{Process::start({.argv = {program_from(variable), file}, .fds = {{2, errors.get()}}}),
+  const Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  Fixture f{Process::start({.argv = {program_from("STORE_PROGRAM"), store, file},
+                            .fds = {{0, null.get()}, {2, errors.get()}}}),
             {}};
   for (const double end = boot_now() + 60; boot_now() < end && !f.program.wait(0.02);) {
     f.url = read_file(file);
@@ -25,7 +25,7 @@ std::optional<Fixture> start_fixture(const char* variable, const std::string& fi
     return f;
   }
   if (read_file(err).find("SKIPPED") == std::string::npos)
-    give_up(std::string(variable) + ": " + read_file(err));
+    give_up(std::string(store) + ": " + read_file(err));
   return std::nullopt;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server that one of the fixture programs (support/*_fixture.cpp) runs.
+// A server that the program `store` (support/store.cpp) runs.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,8 +13,7 @@ struct Fixture {
   pid_t server() const;
 };
 
-// `variable` names the program; FILE is written by it. Nothing: no such variable, or the server is
-// not installed. Lives no longer than the thread that started it.
-std::optional<Fixture> start_fixture(const char* variable, const std::string& file);
+// `file` is written by it. Nothing: the server is not installed.
+std::optional<Fixture> start_fixture(const char* store, const std::string& file);
 
 }  // namespace dlock::test

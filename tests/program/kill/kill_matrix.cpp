@@ -16,8 +16,8 @@
 //
 // --slack: only what makes the guard kill at its last moment, and how much time is left then: of
 // 200 trees and more, 99 % are dead 100 ms before the deadline. Beside busy processes that is exact
-// only where this program may take a real-time priority, as root may. $REDIS_FIXTURE starts the
-// server that is frozen; without it those cells are left out.
+// only where this program may take a real-time priority, as root may. $STORE_PROGRAM starts the
+// server that is frozen; where none is installed those cells are left out.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -180,7 +180,7 @@ int main(int argc, char** argv) {
   bool redis = false;
   if (o.has("--slack")) {
     const TempDir dir;
-    redis = start_fixture("REDIS_FIXTURE", dir / "server").has_value();
+    redis = start_fixture("redis", dir / "server").has_value();
     if (!redis) std::printf("SKIPPED: no server of redis\n");
   }
   Results results;

@@ -200,7 +200,7 @@ class PairRun {
 std::vector<Store> start_stores(const TempDir& dir) {
   std::vector<Store> stores;
   stores.push_back({"file", "", 0, false});
-  auto redis = start_fixture("REDIS_FIXTURE", dir / "redis");
+  auto redis = start_fixture("redis", dir / "redis");
   if (!redis) {
     std::printf("SKIPPED: no server of redis\n");
     return stores;

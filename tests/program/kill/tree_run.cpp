@@ -106,7 +106,7 @@ class TreeRun {
 
   void start() {
     if (cell_.on_server()) {
-      if (auto started = start_fixture("REDIS_FIXTURE", dir_ / "server"))
+      if (auto started = start_fixture("redis", dir_ / "server"))
         server_.emplace(std::move(*started));
       else give_up("no server of Redis");
     }

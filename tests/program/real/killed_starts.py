@@ -42,7 +42,7 @@ class KilledStarts(parts.Case):
         self.walk(parts.fixture("redis").fresh("t"), "2s")
 
     def test_mysql(self):
-        self.walk(parts.fixture("mariadb").fresh("t"), "2s")
+        self.walk(parts.fixture("mysql").fresh("t"), "2s")
 
 
 parts.main()

@@ -5,7 +5,7 @@ The judges are flock(2) on local files."""
 import os, random, signal
 import parts
 
-ttl = {"file": "3s", "redis": "3s", "mariadb": "3s", "zookeeper": "6s"}
+ttl = {"file": "3s", "redis": "3s", "mysql": "3s", "zookeeper": "6s"}
 
 
 class Modes(parts.Case):

@@ -7,9 +7,10 @@ import parts
 
 class Narrow(parts.Case):
     def each(self, question):
-        for kind in "redis", "mariadb", "zookeeper":
+        for kind in "redis", "mysql", "zookeeper":
             with self.subTest(kind):
-                url = parts.fixture(kind).fresh(self._testMethodName)
+                self.server = parts.fixture(kind)
+                url = self.server.fresh(self._testMethodName)
                 question(["-b", url], {"zookeeper": "6s"}.get(kind, "3s"))
 
     def limited(self, limit, values):
@@ -38,19 +39,18 @@ class Narrow(parts.Case):
         """exec: runs, the job goes on to its own end, and the status is 123 all the same."""
 
         def question(store, ttl):
-            server = next(s for s in parts.started.values() if store[1].startswith(s.url))
-            told = f"{self.dir}/told.{server.kind}"
+            told = f"{self.dir}/told.{self.server.kind}"
             held = self.run_dlock(*store, "--key", "k", "--ttl", ttl, "--on-lost",
                                   f"exec:touch {told}", "--",
                                   "sh", "-c",
                                   f"until [ -e {told} ]; do sleep 0.05; done; "
                                   f"echo after >{told}.end")
             held.event("acquired")
-            server.freeze()
+            self.server.freeze()
             try:
                 held.end(123)
             finally:
-                server.thaw()
+                self.server.thaw()
             self.assertEqual(parts.read(told + ".end"), "after\n")
 
         self.each(question)

@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """dlock and its stores for the tests beside this file, which run them in surroundings that hurt.
 Every wait is for an event, with a bound. CTest gives the programs in the environment."""
-import atexit, json, os, shutil, signal, socket, subprocess, sys, tempfile, time, unittest
+import json, os, shutil, signal, socket, subprocess, sys, tempfile, time, unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support"))
+from store import BOUND, Store, missing, within
 
 DLOCK = os.environ.get("DLOCK", "")
-BOUND = float(os.environ.get("BOUND", 60))  # s: of what is no promise
 clean = {k: v for k,
          v in os.environ.items() if not k.startswith("DLOCK_") or k == "DLOCK_TEST_MUTANT"}
-
-
-def within(what, question, seconds=BOUND):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        answer = question()
-        if answer:
-            return answer
-        time.sleep(0.005)
-    raise AssertionError(f"not within {seconds} s: {what}")
 
 
 def boottime():
@@ -50,138 +42,19 @@ def read(path):
 traceable = unittest.skipIf(shutil.which("strace") is None, "strace is not installed")
 
 
-def missing(what):
-    if os.environ.get("CI") == "true":
-        raise AssertionError(what + " is not installed")
-    raise unittest.SkipTest(what + " is not installed")
-
-
-class Fixture:
-    """A server of tests/support, in $KIND_FIXTURE: `url` and `pid`, the server's own."""
-
-    def __init__(self, kind):
-        program = os.environ.get(kind.upper() + "_FIXTURE")
-        if not program:
-            raise unittest.SkipTest("built without " + kind)
-        self.kind, self.directory = kind, tempfile.mkdtemp(prefix="dlock.", dir="/dev/shm")
-        if kind == "mariadb":
-            self.process = None
-            shutil.rmtree(self.directory)
-            self.stop = lambda: subprocess.run([program, "stop", self.directory], check=False)
-            subprocess.run([program, "start", self.directory], check=True)
-            if not os.path.exists(self.directory + "/ready"):
-                missing("mariadbd")
-            self.url = f"mysql://root@127.0.0.1:{read(self.directory + '/port').strip()}/"
-            owner = int(read(self.directory + "/watcher"))
-        else:
-            self.process = subprocess.Popen([program, self.directory + "/url"],
-                                            stderr=subprocess.PIPE, text=True)
-            within("the server answers",
-                   lambda: read(self.directory + "/url") or self.process.poll() is not None)
-            if self.process.poll() is not None:
-                missing(self.process.stderr.read().strip() or kind)
-            self.url, owner = read(self.directory + "/url").strip(), self.process.pid
-        self.pid = children(owner)[0]
-        atexit.register(self.end)
-
-    def freeze(self):
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def thaw(self):
-        os.kill(self.pid, signal.SIGCONT)
-
-    def end(self):
-        if self.process is None:
-            self.thaw()
-            self.stop()
-        elif self.process.poll() is None:
-            self.thaw()
-            self.process.terminate()
-            self.process.wait()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def fresh(self, name):  # the URL of a part of the store that was never used
-        if self.kind == "redis":
-            return f"{self.url}/0?restart_grace=0&prefix={name}:"
-        if self.kind == "zookeeper":
-            return f"{self.url}/{name}"
-        self.sql(f"CREATE DATABASE {name}")
-        return self.url + name
-
-    def sql(self, statement):
-        client = ["mariadb", "--no-defaults", "-uroot", "-S", self.directory + "/s", "-N", "-B",
-                  "-e", statement]
-        return subprocess.run(client, check=True, capture_output=True, text=True,
-                              timeout=BOUND).stdout
-
-
 started = {}
 
 
 def fixture(kind):
     """One for all tests of a program."""
     if kind not in started:
-        started[kind] = Fixture(kind)
+        started[kind] = Store(kind)
     return started[kind]
 
 
-class Redis:
-    """A redis-server that can be told anything, restarted wiped, and that listens where it is
-    told."""
-
-    def __init__(self, *config, port=None, address="127.0.0.1"):
-        if shutil.which("redis-server") is None:
-            missing("redis-server")
-        self.directory, self.address = tempfile.mkdtemp(prefix="dlock.", dir="/dev/shm"), address
-        self.port = port or free_port()
-        self.config, self.password = config, None
-        self.url = f"redis://{address}:{self.port}/0?restart_grace=0"
-        self.start()
-        atexit.register(self.end)
-
-    def start(self):
-        with open(self.directory + "/conf", "w") as conf:
-            conf.write("\n".join([f"port {self.port}", f"bind {self.address}",
-                                  f"dir {self.directory}", 'save ""',
-                                  f"unixsocket {self.directory}/s", f"logfile {self.directory}/log",
-                                  *self.config]) + "\n")
-        self.process = subprocess.Popen(["redis-server", self.directory + "/conf"],
-                                        stdout=subprocess.DEVNULL)
-        self.pid = self.process.pid
-        within("redis-server answers", self.answers)
-
-    def answers(self):
-        try:
-            return self.tell("PING")
-        except OSError:
-            return False
-
-    def tell(self, *words):
-        with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(BOUND)
-            s.connect(self.directory + "/s")
-            login = (("AUTH", self.password),) if self.password else ()
-            for line in (*login, words):
-                text = f"*{len(line)}\r\n"
-                text += "".join(f"${len(word.encode())}\r\n{word}\r\n" for word in line)
-                s.sendall(text.encode())
-                answer = s.recv(65536).decode(errors="replace")
-            return answer
-
-    freeze, thaw = Fixture.freeze, Fixture.thaw
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-    def restart(self):
-        self.kill()
-        self.start()
-
-    def end(self):
-        if self.process.poll() is None:
-            self.kill()
-        shutil.rmtree(self.directory, ignore_errors=True)
+def Redis(*config):
+    """One with these lines of configuration; restarted, it has forgotten everything."""
+    return Store("redis", "--items", "/0?restart_grace=0", "--config", "\n".join(config))
 
 
 def free_port():

@@ -18,33 +18,32 @@ class Passwords(parts.Case):
 
     def redis(self):
         server = parts.Redis("requirepass old")
-        server.password = "old"
+        server.tell("AUTH", "old")
 
         def rotate():
             server.tell("CONFIG", "SET", "requirepass", "new")
-            server.password = "new"
             server.tell("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             server.tell("CLIENT", "KILL", "TYPE", "pubsub")
 
         return server.url, rotate
 
     def mysql(self):
-        server = parts.fixture("mariadb")
+        server = parts.fixture("mysql")
         name = self._testMethodName
-        server.fresh(name)
-        server.sql(f"CREATE USER {name}@'%' IDENTIFIED BY 'old'")
-        server.sql(f"GRANT ALL ON {name}.* TO {name}@'%'")
+        url = server.fresh(name)
+        server.tell(f"CREATE USER {name}@'%' IDENTIFIED BY 'old'")
+        server.tell(f"GRANT ALL ON {name}.* TO {name}@'%'")
 
         def rotate():
-            server.sql(f"ALTER USER {name}@'%' IDENTIFIED BY 'new'")
+            server.tell(f"ALTER USER {name}@'%' IDENTIFIED BY 'new'")
             ids = f"SELECT id FROM information_schema.processlist WHERE user = '{name}'"
-            for id in server.sql(ids).split():
+            for id in server.tell(ids).split():
                 try:
-                    server.sql(f"KILL CONNECTION {id}")
+                    server.tell(f"KILL CONNECTION {id}")
                 except Exception:  # it has gone
                     pass
 
-        return server.url.replace("root@", f"{name}@") + name, rotate
+        return url.replace("root@", f"{name}@"), rotate
 
     def each(self, question):
         for kind in self.redis, self.mysql:

@@ -4,7 +4,7 @@
 import glob, os, signal
 import parts
 
-ttl = {"redis": 3, "mariadb": 3, "zookeeper": 6}
+ttl = {"redis": 3, "mysql": 3, "zookeeper": 6}
 
 
 def keepers(key):

@@ -11,7 +11,7 @@ golden = os.path.dirname(__file__) + "/golden"
 @unittest.skipUnless(old, "DLOCK_OLD names no binary of the release before")
 class Upgrade(parts.Case):
     def each(self, question):
-        for kind in "file", "redis", "mariadb", "zookeeper":
+        for kind in "file", "redis", "mysql", "zookeeper":
             url = self.file if kind == "file" else parts.fixture(kind).fresh(self._testMethodName)
             for n, (one, other) in enumerate(((old, parts.DLOCK), (parts.DLOCK, old))):
                 with self.subTest(kind, first="old" if n == 0 else "new"):

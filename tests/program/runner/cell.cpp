@@ -39,7 +39,7 @@ Row run_cell(const Recipe& recipe, Fault fault, const Terms& terms) {
             .arena = arena_path,
             .env = {{mark, arena_path}}};
   if (fault == Fault::client_clock) {
-    work.env.emplace_back("LD_PRELOAD", terms.shim);
+    work.env.emplace_back("LD_PRELOAD", CLOCK_SHIFT);
     work.env.emplace_back("CLOCK_SHIFT_FILE", clock.path());
   }
   if (fault == Fault::kill_guard) work.expected = {"exit 125"};  // as dlock(1) says

@@ -8,7 +8,7 @@
 namespace dlock::runner {
 
 struct Terms {
-  std::string dlock, job, shim;  // programs, and the clock shim
+  std::string dlock, job;  // programs
   double seconds = 8;
   std::size_t keys = 4, clients_per_key = 4;
   int job_ms = 2;

@@ -6,8 +6,8 @@
 // Prints a row per target and fault. --budget is shared by all cells (20m), of which each takes 4 s
 // at least; --seconds is for each one. --grants: so many in all without faults, by clients of the
 // Backend interface. --keep: the traces of cells that broke a promise. Programs: $DLOCK,
-// $GUARDED_JOB; the shim $CLOCK_SHIFT. Status 1: a promise was broken; 64: wrong options; 77: no
-// server of these is installed.
+// $GUARDED_JOB. Status 1: a promise was broken; 64: wrong options; 77: no server of these is
+// installed.
 #include <fmt/format.h>
 #include <csignal>
 #include <cstdio>
@@ -43,7 +43,7 @@ std::vector<Cell> selected(const std::set<std::string>& targets,
   std::vector<Cell> cells;
   for (const Recipe& r : recipes()) {
     if (!targets.empty() && targets.count(std::string{r.name}) == 0) continue;
-    if (!test::is_installed(std::string{r.store})) {
+    if (!test::missing(std::string{r.store}).empty()) {
       absent.emplace_back(r.name);
       continue;
     }
@@ -116,7 +116,6 @@ int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
   Terms terms{.dlock = test::program_from("DLOCK"),
               .job = test::program_from("GUARDED_JOB"),
-              .shim = test::program_from("CLOCK_SHIFT"),
               .seconds = budget(o, cells.size()),
               .keys = static_cast<std::size_t>(o.number("--keys", 4)),
               .clients_per_key = static_cast<std::size_t>(o.number("--clients", 4)),
@@ -138,7 +137,7 @@ int main(int argc, char** argv) {
   fmt::print("{}", head());
   if (const auto grants = static_cast<std::size_t>(o.number("--grants", 0)); grants != 0) {
     for (const Recipe& r : recipes())
-      if (test::is_installed(std::string{r.store}) &&
+      if (test::missing(std::string{r.store}).empty() &&
           (targets.empty() || targets.count(std::string{r.name}) != 0))
         report(run_grants(r, grants * r.share / 1000));
   } else {

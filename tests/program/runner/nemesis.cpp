@@ -141,9 +141,9 @@ void Nemesis::to_network() {
   };
   if (s_.fault == Fault::cut) {
     const std::size_t i = begin();
-    for (auto* p : proxies) p->refuse(true), p->cut();
+    s_.target.cut();
     sleep(1.4 * s_.recipe.ttl);
-    for (auto* p : proxies) p->refuse(false);
+    s_.target.heal();
     return end(i);
   }
   if (s_.fault == Fault::delay) {
@@ -177,7 +177,7 @@ void Nemesis::to_servers() {
       s_.target.restart();
       sleep(3);  // no grants before the grace is over
       break;
-    case Fault::flush: s_.target.flush(); break;
+    case Fault::flush: s_.target.wipe(); break;
     case Fault::stop_short:
     case Fault::stop_long:
     case Fault::minority:

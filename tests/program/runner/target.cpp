@@ -31,12 +31,13 @@ const std::vector<Recipe>& recipes() {
 
 // Every grant is kept, as its operator says by restart_grace=0: in memory, and on disk where the
 // server is killed. For Fault::wipe nothing is kept, and the grace is what protects. Of five
-// masters three are stopped or stepped, or two where the fault is that of a minority.
+// masters three are stopped or stepped, or two where the fault is that of a minority. ZooKeeper's
+// leases end by its tick.
 std::unique_ptr<test::Store> make_target(const Recipe& r, Fault fault) {
   const bool redis = r.store == "redis" || r.store == "redlock";
   return test::make_store(
       std::string{r.store},
-      {.as_installed = false,
+      {.as_installed = r.store == "zookeeper",
        .items = !redis                 ? ""
                 : fault == Fault::wipe ? "?restart_grace=3s"
                                        : "?restart_grace=0",

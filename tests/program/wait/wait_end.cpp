@@ -6,8 +6,8 @@
 // wait_end abandoned [STORE...]       a waiter that could not cancel delays the next by its
 // patience, a grant to it by its ttl
 //
-// $DLOCK: the program; $CLOCK_SHIFT: the shim. Status 1: a promise was broken; 77: no server of
-// those asked for is installed.
+// $DLOCK: the program. Status 1: a promise was broken; 77: no server of those asked for is
+// installed.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstdlib>
@@ -74,7 +74,7 @@ void silent(const Place& at, int runs) {
 // A machine that sleeps, for the programs under the shim.
 using Machine = ClockFile;
 std::vector<std::pair<std::string, std::string>> environment(const Machine& m) {
-  return {{"LD_PRELOAD", std::getenv("CLOCK_SHIFT")},
+  return {{"LD_PRELOAD", CLOCK_SHIFT},
           {"CLOCK_SHIFT_FILE", m.path()},
           {"ASAN_OPTIONS", "verify_asan_link_order=0"}};
 }
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
   bool any = false;
   for (const Row& row : table) {
     if (!words.empty() && std::find(words.begin(), words.end(), row.name) == words.end()) continue;
-    if (!is_installed(row.store)) {
+    if (!missing(row.store).empty()) {
       fmt::print("{}: not installed\n", row.name);
       continue;
     }

@@ -227,7 +227,7 @@ void leader() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (!installed(etcd_program)) return without(etcd_program);
+  if (const char* program = missing_etcd()) return without(program);
   return run_parts(
       argc, argv,
       {{"rate", rate}, {"queue", queue}, {"crowd", crowd}, {"leader", leader}, {"faults", faults}});

@@ -48,6 +48,6 @@ void disk() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (!mariadb_installed()) return without(mariadbd);
+  if (const char* program = missing_mariadb()) return without(program);
   return run_parts(argc, argv, {{"memory", memory}, {"crowd", crowd, true}, {"disk", disk, true}});
 }

@@ -101,6 +101,6 @@ void dead_versions() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (!postgres_installed()) return without("postgres");
+  if (const char* program = missing_postgres()) return without(program);
   return run_parts(argc, argv, {{"queue", queue}, {"rates", rates}, {"dead", dead_versions, true}});
 }

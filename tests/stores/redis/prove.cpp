@@ -137,7 +137,7 @@ void harness() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (!installed("redis-server")) return without("redis-server");
+  if (const char* program = missing_redis()) return without(program);
   return run_parts(
       argc, argv,
       {{"free", free_key}, {"inside", inside}, {"queue", queue}, {"harness", harness, true}});

@@ -109,7 +109,7 @@ void node() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (!installed("redis-server")) return without("redis-server");
+  if (const char* program = missing_redis()) return without(program);
   return run_parts(argc, argv,
                    {{"free", free_key}, {"far", far}, {"faults", faults, true}, {"node", node}});
 }

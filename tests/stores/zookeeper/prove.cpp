@@ -84,7 +84,7 @@ void killed() {
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::string_view{argv[1]} == "--job") job(argv[2]);
-  if (!zookeeper_installed()) return without_zookeeper();
+  if (const char* program = missing_zookeeper()) return without(program);
   return run_parts(argc, argv,
                    {{"queue", queue}, {"killed", killed}, {"cut", [&] { cut(argv[0]); }}});
 }

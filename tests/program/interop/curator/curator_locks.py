@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """dlock beside Apache Curator: recipe `curator` and InterProcessMutex, recipe `sequential` and
 InterProcessReadWriteLock, in the same directory, both ways; also beside dlock's permits and the
-lock-delay of a dlock that was killed.
-
-usage: curator_locks.py DLOCK
-exit status 77: ZooKeeper, Curator or a JDK is not installed (1 with CI=true)
-"""
+lock-delay of a dlock that was killed."""
 import os
 import shutil
 import signal
@@ -15,8 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from zookeeper_store import (  # noqa: E402
-    Holder, Server, check, die_with_parent, missing, need_zookeeper, run)
+from beside import Holder, Store, check, die_with_parent, main, missing, run  # noqa: E402
 
 JARS = ["/usr/share/java/%s.jar" % name
         for name in ("curator-client", "curator-framework", "curator-recipes", "guava", "slf4j-api",
@@ -118,28 +113,24 @@ def lock_delay(server, curator, kind, recipe):
     curator.release(kind, key)
 
 
-def main():
-    need_zookeeper()
+def test():
     for jar in JARS:
         if not os.path.exists(jar):
             missing("Curator (libcurator-recipes-java: %s)" % jar)
     if not shutil.which("javac"):
         missing("a JDK (default-jdk-headless)")
-    server = Server()
-    try:
-        curator = Curator(server)
-        excludes(server, curator, "mutex", "curator")
-        excludes(server, curator, "write", "sequential")
-        excludes(server, curator, "write", "sequential", "-s")
-        excludes(server, curator, "read", "sequential")
-        together(server, curator)
-        lock_delay(server, curator, "read", "sequential")
-        lock_delay(server, curator, "mutex", "curator")
-        excludes(server, curator, "write", "sequential", "--limit", "2")
-        permits(server, curator)
-        curator.end()
-    finally:
-        server.end()
+    server = Store("zookeeper", "--as-installed")
+    curator = Curator(server)
+    excludes(server, curator, "mutex", "curator")
+    excludes(server, curator, "write", "sequential")
+    excludes(server, curator, "write", "sequential", "-s")
+    excludes(server, curator, "read", "sequential")
+    together(server, curator)
+    lock_delay(server, curator, "read", "sequential")
+    lock_delay(server, curator, "mutex", "curator")
+    excludes(server, curator, "write", "sequential", "--limit", "2")
+    permits(server, curator)
+    curator.end()
 
 
-main()
+main(test)

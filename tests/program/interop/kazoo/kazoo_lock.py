@@ -1,11 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """dlock's recipe `kazoo` and kazoo's Lock in the same directory exclude each other, both ways and
-under contention.
-
-usage: kazoo_lock.py DLOCK
-exit status 77: ZooKeeper or python3-kazoo is not installed (1 with CI=true)
-"""
+under contention."""
 import os
 import subprocess
 import sys
@@ -13,8 +9,8 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from zookeeper_store import (  # noqa: E402
-    Holder, Server, check, command, missing, need_zookeeper, run, until)
+import beside  # noqa: E402
+from beside import Holder, check, command, run, within  # noqa: E402
 
 try:
     from kazoo.client import KazooClient
@@ -29,9 +25,8 @@ def kazoo_holds(server, client):
     busy = run(server, "kazoo", "--key", "nightly", "-n", "--", "true")
     check("dlock finds it busy", busy.returncode == 75, busy)
     check("and leaves nothing behind", len(client.get_children("/locks/nightly")) == 1)
-    waiter = subprocess.Popen(command(server, "kazoo", "run", "--ttl", "4s", "--key", "nightly",
-                                      "--", "true"))
-    until(lambda: len(client.get_children("/locks/nightly")) == 2)
+    waiter = subprocess.Popen(command(server, "kazoo", "run", "--key", "nightly", "--", "true"))
+    within("both are queued", lambda: len(client.get_children("/locks/nightly")) == 2)
     check("dlock waits", waiter.poll() is None)
     check("kazoo sees dlock among the contenders", len(lock.contenders()) == 2, lock.contenders())
     lock.release()
@@ -46,7 +41,7 @@ def dlock_holds(server, client):
     taken = threading.Event()
     thread = threading.Thread(target=lambda: lock.acquire(timeout=20) and taken.set())
     thread.start()
-    until(lambda: len(client.get_children("/locks/nightly")) == 2)
+    within("both are queued", lambda: len(client.get_children("/locks/nightly")) == 2)
     check("kazoo waits for dlock", not taken.is_set())
     check("dlock ends", holder.end() == 0)
     thread.join()
@@ -112,51 +107,20 @@ def lock_delay(server, client):
     lock.release()
 
 
-def contention(server, client, each=15):
-    """Lost updates of a counter in a file show an overlap."""
-    counter = server.dir + "/counter"
-    with open(counter, "w") as f:
-        f.write("0")
-    script = 'n=$(cat "$1"); sleep 0.01; echo $((n + 1)) > "$1"'
-
-    def by_dlock():
-        for _ in range(each):
-            subprocess.run(command(server, "kazoo", "run", "--ttl", "4s", "--key", "count",
-                                   "--", "sh", "-c", script, "sh", counter), check=True)
-
-    def by_kazoo():
-        lock = Lock(client, "/locks/count", "kazoo's")
-        for _ in range(each):
-            with lock:
-                subprocess.run(["sh", "-c", script, "sh", counter], check=True)
-
-    threads = [threading.Thread(target=f) for f in (by_dlock, by_dlock, by_kazoo)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    with open(counter) as f:
-        check("no update is lost under contention", int(f.read()) == 3 * each)
+def contention(server, client):
+    beside.contend(server, "kazoo", [lambda: Lock(client, "/locks/counter", "kazoo's")], 15)
 
 
-def main():
+def test():
     if KazooClient is None:
-        missing("python3-kazoo")
-    need_zookeeper()
-    server = Server()
-    try:
-        client = KazooClient(server.host, timeout=10)
-        client.start(30)
-        kazoo_holds(server, client)
-        dlock_holds(server, client)
-        wrong_dialect(server, client)
-        readers_and_writers(server, client)
-        beside_permits(server, client)
-        lock_delay(server, client)
-        contention(server, client)
-        client.stop()
-    finally:
-        server.end()
+        beside.missing("python3-kazoo")
+    server = beside.Store("zookeeper", "--as-installed")
+    client = KazooClient(server.host, timeout=10)
+    client.start(30)
+    for one in (kazoo_holds, dlock_holds, wrong_dialect, readers_and_writers, beside_permits,
+                lock_delay, contention):
+        one(server, client)
+    client.stop()
 
 
-main()
+beside.main(test)
