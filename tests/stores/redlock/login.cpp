@@ -40,18 +40,15 @@ struct TlsMasters {
   Authority ours{dir.path(), "ours"}, theirs{dir.path(), "theirs"};
 
   // `odd`: the certificates of these masters have another authority, or name another host.
-  // `clients`: whether they ask for a certificate.
   std::unique_ptr<RedlockMasters> masters(std::vector<std::size_t> odd = {},
-                                          bool other_authority = true,
-                                          const std::string& clients = "no") const {
+                                          bool other_authority = true) const {
     return std::make_unique<RedlockMasters>(RedlockMasters::Setup{.tls = [&](std::size_t i) {
       const bool is_odd = std::find(odd.begin(), odd.end(), i) != odd.end();
       const Authority& by = is_odd && other_authority ? theirs : ours;
       const auto files = by.issue(fmt::format("master{}", i),
                                   is_odd && !other_authority ? "DNS:db7.example" : "DNS:localhost");
       return std::vector<std::string>{"tls-cert-file " + files.cert, "tls-key-file " + files.key,
-                                      "tls-ca-cert-file " + ours.file(),
-                                      "tls-auth-clients " + clients};
+                                      "tls-ca-cert-file " + ours.file(), "tls-auth-clients no"};
     }});
   }
   std::string items() const { return "?tls=yes&restart_grace=0&tls_ca=" + ours.file(); }
@@ -227,15 +224,4 @@ TEST_CASE(
   }
   const auto most = t.masters({1, 3, 4});
   CHECK(refusal(most->url_of("", "localhost", t.items())).code == Errc::denied);
-}
-
-TEST_CASE("a certificate of ours is shown to each master that asks for one") {
-  const TlsMasters t;
-  const auto m = t.masters({}, true, "yes");
-  const auto mine = t.ours.issue("client", "DNS:client");
-  const auto url = m->url_of("", "localhost", t.items());
-  CHECK(refusal(url).code == Errc::denied);
-  const auto b = open_redlock(fmt::format("{}&tls_cert={}&tls_key={}", url, mine.cert, mine.key));
-  const Lease l = granted_within(*b, request(key("k")), 5s);
-  CHECK(eventually(5s, [&] { return kept(b->renew(l, 10s)) && votes_of(*m, "k", l.owner) == 5; }));
 }
