@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults of servers: stopped, scripts lost, memory full, role changed, keys lost. Restarts: restart.cpp.
+// Faults of servers: stopped, scripts lost, memory full, role changed, keys lost. Restarts are in
+// restart.cpp.
 #include <thread>
 #include "faults.hpp"
 #include "redis/fair/fair_backend.hpp"
