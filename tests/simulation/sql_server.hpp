@@ -2,8 +2,8 @@
 // What a MariaDB answers to the statements of the recipe `lease`: its two tables, named locks,
 // sessions. A statement is carried out at one instant; whoever owns this decides when. Each
 // statement that the recipe sends is known as a text with values in it (sql_server.cpp, at the
-// end): one that was changed is refused (Unknown), never guessed. That the statements themselves
-// do what they should is shown on a real server (tests/stores/mysql/lease_model_test.cpp).
+// end): one that was changed is refused (Unknown), never guessed. That a real server gives the same
+// rows is shown by tests/stores/mysql/lease_model_test.cpp.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -13,19 +13,6 @@
 namespace dlock::file {
 namespace {
 
-const std::string& boot_id() {
-  static const std::string* const id = [] {
-    char text[36];
-    const Fd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-    const bool good =
-        file && ::read(file.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text);
-    return new std::string(good ? std::string(text, sizeof text)
-                                // lives to the end: no destructor at exit
-                                : std::string("unknown"));
-  }();
-  return *id;
-}
-
 // No random owner begins with eight zero bytes.
 Owner owner_of_adopted(std::uint64_t ticket) {
   Owner o;

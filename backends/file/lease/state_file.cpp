@@ -38,6 +38,19 @@ Micros boottime_us() noexcept {
       .count();
 }
 
+const std::string& boot_id() {
+  static const std::string* const id = [] {
+    char text[36];
+    const Fd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+    const bool good =
+        file && ::read(file.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text);
+    return new std::string(good ? std::string(text, sizeof text)
+                                // lives to the end: no destructor at exit
+                                : std::string("unknown"));
+  }();
+  return *id;
+}
+
 bool changed_in_this_boot(const timespec& changed, Micros wall_now, Micros boottime_now) noexcept {
   constexpr Micros leeway = 60'000'000;  // the wall clock may have been changed slightly since
   return Micros{changed.tv_sec} * 1'000'000 + changed.tv_nsec / 1000 >
@@ -203,11 +216,16 @@ std::optional<KeyRecord> StateFile::decoded() {
   return record;
 }
 
-// What is not as it was written: an error, unless it comes from a crash of the machine.
+// What is not as it was written: an error, unless it comes from a crash of the machine. A slot that
+// names this boot was written in it, however the wall clock has been set since.
 Result<void> StateFile::tolerate_damage() const {
   struct stat st {};
   if (::fstat(file_.get(), &st)) return fail_errno("read", path_, errno);
-  if (!changed_in_this_boot(st.st_ctim, wall_micros(), boottime_us())) return {};
+  const bool names_this_boot =
+      std::any_of(std::begin(page_), std::end(page_),
+                  [](const std::string& page) { return page.find(boot_id()) != page.npos; });
+  if (!names_this_boot && !changed_in_this_boot(st.st_ctim, wall_micros(), boottime_us()))
+    return {};
   return fail(
       Errc::protocol,
       fmt::format(

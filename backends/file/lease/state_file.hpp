@@ -146,5 +146,6 @@ class StateFile {
 bool changed_in_this_boot(const timespec& changed, Micros wall_now, Micros boottime_now) noexcept;
 
 Micros boottime_us() noexcept;
+const std::string& boot_id();
 
 }  // namespace dlock::file

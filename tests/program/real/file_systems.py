@@ -58,9 +58,9 @@ class FileSystems(parts.Case):
         waiter.end(0)
         self.alone()
 
-    def refused(self, key, *words):
+    def refused(self, key, *words, **more):
         said = self.tell("run", "-b", self.file, "--key", key, "-n", "--", "touch", "ran-after-all",
-                         wanted=[69, 73, 77])
+                         wanted=[69, 73, 77], **more)
         self.assertFalse(os.path.exists(self.dir + "/ran-after-all"))
         self.assertRegex(said, "^dlock: .*(" + "|".join(words) + ")")
         self.assertEqual(len(said.splitlines()), 1)
@@ -83,6 +83,27 @@ class FileSystems(parts.Case):
             for n in range(20):
                 os.mknod(f"{self.locks}/filler{n}")
         self.refused("another", "No space left")
+        self.handed_on(held, waiter)
+
+    def injected(self, call, what):  # dlock as a child of strace(1), which changes this call
+        return {"before": ["strace", "-f", "-q", "-o", "/dev/null", "-e", f"trace={call}", "-e",
+                           f"inject={call}:{what}"]}
+
+    @parts.traceable
+    def test_quota(self):
+        held = self.hold()
+        waiter = self.wait()
+        for call in "mkdirat", "mknodat", "fallocate":
+            self.refused(f"k.{call}", "Disk quota exceeded", **self.injected(call, "error=EDQUOT"))
+        self.handed_on(held, waiter)
+
+    @parts.traceable
+    def test_network(self):
+        """Also a directory that was of this machine before."""
+        held = self.hold()
+        waiter = self.wait()
+        for magic, name in ("6969000000000000", "NFS"), ("4655736500000000", "FUSE"):
+            self.refused("k", name, **self.injected("fstatfs", f"poke_exit=@arg2={magic}"))
         self.handed_on(held, waiter)
 
     def test_read_only(self):

@@ -1,44 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several keys under faults: whatever happens between the first and the last of them, nothing stays
 held beyond the ttl, and those who take them in another order are not blocked for ever."""
-import socket, threading
-import parts
-
-
-class Proxy:
-    """In front of a port: the answer number `lose` and all behind it on that connection are lost;
-    others pass."""
-
-    def __init__(self, port, lose):
-        self.port_behind, self.lose, self.answers, self.lost = port, lose, 0, False
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection(("127.0.0.1", self.port_behind))
-            for source, sink, counted in (near, far, False), (far, near, True):
-                threading.Thread(target=self.carry, args=(source, sink, counted),
-                                 daemon=True).start()
-
-    def carry(self, source, sink, counted):
-        silent = False
-        try:
-            while data := source.recv(65536):
-                if counted:
-                    self.answers += 1
-                    if self.answers == self.lose:
-                        silent = self.lost = True
-                if not silent:
-                    sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
+import parts, proxy
 
 
 class SeveralKeys(parts.Case):
@@ -57,14 +20,14 @@ class SeveralKeys(parts.Case):
         lose = 0
         while True:
             lose += 1
-            proxy = Proxy(self.server.port, lose)
-            url = self.server.url.replace(str(self.server.port), str(proxy.port))
+            between = proxy.Proxy(self.server.port, lose)
+            url = self.server.url.replace(str(self.server.port), str(between.port))
             taking = self.run_dlock("-b", url, "--ttl", "2s", "-w", "20s", *self.both, "--",
                                     *self.judged("exit 7"))
             taking.end(7, 69, 123)
             self.nothing_is_held(self.server.url)
-            proxy.listener.close()
-            if not proxy.lost:
+            between.end()
+            if not between.lost:
                 break
         self.assertGreater(lose, 5)
 

@@ -137,24 +137,46 @@ class Silent(parts.Case):
 
         self.on_each(question)
 
-    def test_revoke_and_the_holder_is_killed(self):
-        """Nobody answers the wish: --wait ends when the lease has ended."""
+    def revoke_meanwhile(self, meanwhile, wanted=0, wait="50s"):
+        """The holder is stopped, so that it does not see the wish, and then something happens:
+        --wait ends, and the next one is alone."""
 
         def question(server, lease):
             held = self.run_dlock(*self.store, "--key", "k", *lease, "--",
                                   *self.judged("trap '' TERM; while :; do sleep 1; done"))
             held.event("acquired")
             parts.within("the job runs", self.runs)
-            os.kill(held.pid, signal.SIGSTOP)  # it cannot answer
+            os.kill(held.pid, signal.SIGSTOP)
+            trace = f"{self.dir}/trace.{server.kind}"
             revoke = parts.Run(self, "release", *self.store, "--key", "k", "--revoke", "--wait",
-                               "50s")
-            parts.within("the wish is there",
-                         lambda: "revoke" in self.tell("inspect", *self.store, "k", "--json"))
-            held.process.kill()
-            revoke.end(0)
+                               wait, "--trace", trace)
+            revoke.until("the wish is answered", lambda: '"ok"' in parts.read(trace))
+            meanwhile(server, held)
+            revoke.end(wanted)
+            server.thaw()
             self.next_is_granted().end(0)
+            self.assertEqual(self.runs(), 2)
+            os.kill(held.pid, signal.SIGCONT)
+            held.end(123, -9)
 
         self.on_each(question)
+
+    def test_revoke_and_the_holder_is_killed(self):
+        self.revoke_meanwhile(lambda server, held: held.process.kill())
+
+    def test_revoke_and_the_whole_tree_is_killed(self):
+        def kill(server, held):
+            guard = parts.children(held.pid)[0]
+            for pid in (held.pid, guard, *parts.children(guard)):
+                os.kill(pid, signal.SIGKILL)
+
+        self.revoke_meanwhile(kill)
+
+    def test_revoke_and_the_lease_ends(self):  # with its session, where it has one
+        self.revoke_meanwhile(lambda server, held: None)
+
+    def test_revoke_and_the_server_is_frozen(self):
+        self.revoke_meanwhile(lambda server, held: server.freeze(), 69, "3s")
 
 
 parts.main()

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a server may do besides answering: refuse a login, forget one, be full, compact, lose its
-// data; and TLS.
+// data.
 #include <algorithm>
 #include <cstdlib>
 #include <future>
 #include "faults.hpp"
-#include "support/certificates.hpp"
 #include "support/secret_file.hpp"
 
 using namespace dlock;
@@ -100,57 +99,6 @@ TEST_CASE("auth that is not enabled: the user is no error, and the doctor says s
   const auto all = b->doctor().value();
   REQUIRE(find(all, "auth"));
   CHECK(find(all, "auth")->level == Finding::Level::warning);
-}
-
-TEST_CASE("TLS: with a client certificate, and refusals") {
-  TestDirectory dir;
-  const Authority ours{dir.path(), "ours"}, theirs{dir.path(), "theirs"};
-  const auto server_files = ours.issue("server", "DNS:localhost,IP:127.0.0.1"),
-             client_files = ours.issue("client", "DNS:client");
-  EtcdServer::Setup setup =
-      in_memory(1, {"--cert-file", server_files.cert, "--key-file", server_files.key,
-                    "--client-cert-auth", "--trusted-ca-file", ours.file()});
-  setup.scheme = "https";
-  EtcdServer server{setup};
-  const std::string host = "localhost" + server.host().substr(server.host().rfind(':'));
-  const auto poll = [&](const std::string& items) {
-    const auto b = open_etcd("etcds://" + host + items, quick(3s));
-    return b->enqueue(request(key("k"), 30s)).value()->poll(0s);
-  };
-  const std::string ca = "?tls_ca=" + ours.file(),
-                    own =
-                        fmt::format("&tls_cert={}&tls_key={}", client_files.cert, client_files.key);
-  Result<Progress> p = poll(ca + own);
-  for (int i = 0; i < 50 && !granted(p); ++i, ::usleep(100000)) p = poll(ca + own);  // it starts
-  INFO((p ? "" : p.error().message));
-  CHECK(granted(p));
-  const auto refused = [&](const std::string& items, const char* why) {
-    const auto r = poll(items);
-    REQUIRE_FALSE(r);
-    INFO(r.error().message);
-    CHECK(r.error().code == Errc::denied);
-    CHECK(r.error().message.find(why) != std::string::npos);
-  };
-  refused("?tls_ca=" + theirs.file() + own, "certificate refused");
-  refused(ca, "TLS");
-  const auto b = open_etcd("etcds://" + host + ca + own, quick(3s));
-  auto c = open_etcd("etcds://" + host + ca + own, quick(3s));
-  const Lease lease = take(*b, request(key("l"), 30s));
-  auto w = c->enqueue(request(key("l"), 30s)).value();
-  CHECK_FALSE(granted(w->poll(0s)));
-  CHECK_FALSE(granted(w->poll(300ms)));
-  CHECK(b->release(lease).value() == Released::yes);
-  CHECK(granted(w->poll(5s)));
-}
-
-TEST_CASE("a server that speaks no TLS") {
-  EtcdServer server{in_memory()};
-  const auto p = open_etcd("etcds://" + server.host(), quick(2s))
-                     ->enqueue(request(key("k")))
-                     .value()
-                     ->poll(0s);
-  REQUIRE_FALSE(p);  // etcd closes the connection
-  CHECK((p.error().code == Errc::denied || p.error().code == Errc::unavailable));
 }
 
 TEST_CASE("NOSPACE: nothing is granted, the reason is named, and the doctor sees the alarm") {

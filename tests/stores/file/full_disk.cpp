@@ -58,20 +58,6 @@ TEST_CASE("full before the first use: a clear error, no grant, and nothing to re
   });
 }
 
-TEST_CASE("full while held: renewed, released and handed on as usual") {
-  on_small_disk([](SmallDisk& disk) {
-    const auto holder = open_in(disk.path()), other = open_in(disk.path());
-    const Granted held = take(*holder, request("k"));
-    auto waiter = in_queue(*other, request("k"));
-    disk.fill();
-    CHECK(kept(holder->renew(held.lease, 30s)));
-    CHECK(holder->release(held.lease).value() == Released::yes);
-    const Granted next = take(*waiter);
-    CHECK(next.lease.token > held.lease.token);
-    CHECK(other->release(next.lease).value() == Released::yes);
-  });
-}
-
 TEST_CASE("full since the first grant: the space for a release was reserved") {
   on_small_disk([](SmallDisk& disk) {
     const auto holder = open_in(disk.path()), other = open_in(disk.path());

@@ -2,10 +2,9 @@
 // Servers that are unfit, or fit only for some recipes: several that are not a cluster, a read-only
 // one, one with a statement-based binary log.
 #include <algorithm>
-#include <future>
 #include <optional>
-#include <stdexcept>
 #include "faults.hpp"
+#include "stores/contention.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -126,25 +125,12 @@ TEST_CASE("a server with a statement-based binary log: all recipes work, and doc
   for (const char* recipe : {"lease", "get-lock", "for-update", "insert", "version"}) {
     CAPTURE(recipe);
     const std::string url = url_of(db.url(), db, recipe);
-    FencingToken last = 0;
-    int inside = 0, grants = 0, wrong = 0;  // protected by the lock alone
-    std::vector<std::future<void>> all;
-    for (int i = 0; i < 3; ++i)
-      all.push_back(std::async(std::launch::async, [&] {
-        const auto b = open_mysql(url, {}, recipe);
-        for (int n = 0; n < 3; ++n) {
-          const Lease lease = granted_within(*waiter(*b, request(key("k"), 30s)), 60s);
-          wrong += inside++ != 0 || lease.token <= last;
-          last = lease.token;
-          ++grants;
-          wrong += !kept(b->renew(lease, 30s));
-          --inside;
-          if (b->release(lease).value() != Released::yes) throw std::runtime_error("was not held");
-        }
-      }));
-    for (auto& one : all) one.get();
-    CHECK(grants == 9);
-    CHECK(wrong == 0);
+    Contention clients{{.open = [&](unsigned) { return open_mysql(url, {}, recipe); },
+                        .clients = 3,
+                        .ttl = 6s,
+                        .seed = Catch::rngSeed()}};
+    CHECK(becomes([&] { return clients.grants() >= 9; }, 60s));
+    CHECK(clients.violations() == "");
     const auto found = open_mysql(url, {}, recipe)->doctor().value();
     REQUIRE(find(found, "binlog_format"));
     CHECK(find(found, "binlog_format")->level == Finding::Level::warning);

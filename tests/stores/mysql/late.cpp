@@ -79,18 +79,6 @@ TEST_CASE("insert: the record of an expired grant does not replace that of the n
   CHECK(b->release(next).value() == Released::yes);
 }
 
-TEST_CASE("version: a decision based on an old version is not written") {
-  Database db{server()};
-  Proxy proxy{server().port()};
-  release_or_fail(*open_mysql(db.url(), {}, "version"),
-                  acquire_or_fail(*open_mysql(db.url(), {}, "version"), request(key("k"))));
-  const auto a = open_mysql(through(proxy, db), quick(5s), "version"),
-             b = open_mysql(db.url(), calm(), "version");
-  proxy.hold("UPDATE dlock_version");
-  const Lease next = granted_before(proxy, *a, 30s, *b);
-  check_holds(*b, next);
-}
-
 TEST_CASE(
     "get-lock: lock and record are one statement of one session; statements sent before it died "
     "change nothing") {

@@ -217,51 +217,13 @@ TEST_CASE("advisory: as long as another process has the socket, the server is to
   CHECK(becomes([&] { return !busy(*b, "k"); }));
 }
 
-TEST_CASE("advisory: forced release: by its token, and of another program's session") {
+TEST_CASE("advisory: forced release of a session that no record names") {
   PostgresDatabase db{server()};
   const auto a = open_advisory(db.url()), b = open_advisory(db.url());
   const Granted g = take_all(*a, request(key("k"), 30s));
-  CHECK(b->force_release(key("k"), g.lease.token + 1).value() == Released::was_not_held);
-  CHECK(kept(a->renew(g.lease, 30s)));
-  CHECK(b->force_release(key("k"), g.lease.token).value() == Released::yes);
-  CHECK(readable(g.alarm_fd, 5000));
-  CHECK(lost(a->renew(g.lease, 30s)));
-  CHECK(b->force_release(key("k"), std::nullopt).value() == Released::was_not_held);
-  const auto stranger = open_postgres(db.url(), calm(), "advisory");
-  const Granted other = take_all(*stranger, request(key("k"), 30s));
   db.sql("DELETE FROM dlock_advisory");  // it could be anyone's
   CHECK(b->force_release(key("k"), std::nullopt).value() == Released::yes);
-  CHECK(lost(stranger->renew(other.lease, 30s)));
-}
-
-TEST_CASE("advisory: rights: what the manual grants is enough, less is refused") {
-  PostgresDatabase db{server()};
-  const auto own = open_advisory(db.url());
-  release_or_fail(*own, acquire_or_fail(*own, request(key("k"))));
-  const std::string role = "r_" + db.name();
-  db.sql("CREATE ROLE " + role + " LOGIN");
-  const auto b = open_advisory(
-      fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name()));
-  const auto p = waiter(*b, request(key("k")))->poll(0us);
-  REQUIRE_FALSE(p);
-  CHECK(p.error().code == Errc::denied);
-  const auto rights = [&] {
-    const auto found = b->doctor().value();
-    for (const auto& f : found)
-      if (f.what == "rights") return f.seen;
-    return std::string{};
-  };
-  CHECK(rights() ==
-        "missing: SELECT on dlock_advisory, INSERT on dlock_advisory, UPDATE on dlock_advisory");
-  db.sql("GRANT SELECT, INSERT, UPDATE ON dlock_advisory TO " + role);
-  CHECK(rights() == "enough");
-  const Lease lease = acquire_or_fail(*b, request(key("k"), 30s));
-  auto w = waiter(*b, request(key("k"), 30s));
-  CHECK(waits(*w, 50ms));
-  CHECK(w->cancel());
-  release_or_fail(*b, lease);
-  db.sql("DROP OWNED BY " + role);
-  db.sql("DROP ROLE " + role);
+  CHECK(lost(a->renew(g.lease, 30s)));
 }
 
 // ---- late requests -----------------------------------------------------------------------------

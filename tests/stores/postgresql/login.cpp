@@ -139,52 +139,6 @@ TEST_CASE("a password file that has changed is read again") {
   CHECK(kept(b->renew(lease, 60s)));
 }
 
-TEST_CASE("TLS: only the right authority and the right host name are accepted") {
-  TestDirectory dir;
-  const Authority good{dir.path(), "good"}, other{dir.path(), "other"};
-  const auto right = good.issue("right", "DNS:localhost,IP:127.0.0.1");
-  const auto wrong_name = good.issue("wrong", "DNS:db.example.org");
-  const auto client = good.issue("app", "DNS:app");
-  const auto config = [&](const Authority::Files& files) {
-    return std::vector<std::string>{"ssl=on", "ssl_cert_file='" + files.cert + "'",
-                                    "ssl_key_file='" + files.key + "'",
-                                    "ssl_ca_file='" + good.file() + "'"};
-  };
-  const std::vector<std::string> hba{"hostssl all app all cert", "hostssl all postgres all trust"};
-  ::chmod(dir.path().c_str(), 0755);
-  ::chmod(good.file().c_str(), 0644);
-  for (const auto* files : {&right, &wrong_name}) {
-    ::chmod(files->cert.c_str(), 0644);
-    ::chmod(files->key.c_str(), 0600);
-    PostgresServer::give(files->key);
-  }
-  ::chmod(client.key.c_str(), 0600);
-  PostgresServer own{{.config = config(right), .hba = hba}};
-  own.sql("CREATE ROLE app LOGIN SUPERUSER");
-  const auto url = [&](std::string_view user, std::string_view items) {
-    return fmt::format("postgresql://{}@localhost:{}/postgres{}", user, own.port(), items);
-  };
-  const std::string full = "?sslmode=verify-full&sslrootcert=";
-  CHECK(works(url("postgres", full + good.file())));
-  Settings files = quick(2s);
-  files.tls_ca = good.file();
-  CHECK(works(url("postgres", ""), files));
-  CHECK(denied(url("postgres", full + other.file())));
-  CHECK(denied(url("postgres", "?sslmode=disable")));
-  CHECK(denied(url("app", ""), files));
-  files.tls_cert = client.cert;
-  files.tls_key = client.key;
-  CHECK(works(url("app", ""), files));
-  Settings insecure = quick(2s);
-  insecure.tls_insecure = true;
-  insecure.tls_ca = other.file();
-  PostgresServer misnamed{{.config = config(wrong_name), .hba = hba}};
-  const auto at = fmt::format("postgresql://postgres@localhost:{}/postgres", misnamed.port());
-  files.tls_cert.clear();
-  files.tls_key.clear();
-  CHECK(denied(at, files));
-}
-
 TEST_CASE("TLS: a connection that is cut in the handshake is tried again, on the next host first") {
   TestDirectory dir;
   const Authority authority{dir.path(), "good"};

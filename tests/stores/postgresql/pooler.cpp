@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
-#include <thread>
 #include "faults.hpp"
+#include "stores/contention.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -121,27 +121,16 @@ TEST_CASE("behind PgBouncer waiters poll, and locks are locks") {
     seen_pooler |= f.what == "pooler" && f.seen.find("poll") != std::string::npos;
   CHECK(seen_pooler);
   all[0] = open_postgres(bouncer.url(db) + items, quick(3s, 5s));
-  const Lease first = acquire_or_fail(*direct, request(key("k"), 60s));
-  int inside = 0, grants = 0;
-  bool two = false;
-  std::vector<std::thread> threads;
-  for (auto& b : all)
-    threads.emplace_back([&] {
-      for (int i = 0; i < 5; ++i) {
-        auto w = *b->enqueue(request(key("k"), 60s));
-        const Lease lease = granted_within(*w, 60s);
-        two |= ++inside != 1;  // protected by the lock alone
-        ++grants;
-        --inside;
-        release_or_fail(*b, lease);
-      }
-    });
+  const Lease first = acquire_or_fail(*direct, request(key("contended0"), 60s));
+  Contention clients{{.open = [&](unsigned i) { return std::move(all[i]); },
+                      .clients = n,
+                      .ttl = 6s,
+                      .seed = Catch::rngSeed()}};
   ::usleep(300'000);
-  CHECK(grants == 0);
+  CHECK(clients.grants() == 0);
   release_or_fail(*direct, first);
-  for (auto& t : threads) t.join();
-  CHECK(grants == static_cast<int>(n) * 5);
-  CHECK_FALSE(two);
+  CHECK(becomes([&] { return clients.grants() >= n * 5; }, 60s));
+  CHECK(clients.violations() == "");
   CHECK(db.value("SELECT count(*) FROM dlock_wait") == "0");
   CHECK(server().value("SELECT count(*) FROM pg_locks WHERE locktype='advisory' AND pid IN (SELECT "
                        "pid FROM pg_stat_activity WHERE application_name LIKE '%bouncer%')") ==

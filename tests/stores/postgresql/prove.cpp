@@ -5,15 +5,6 @@
 //
 // Counts of exchanges are our own and are asserted; times are printed and compared with two
 // prepared updates of one row, over the same library and server in the same run.
-#include "support/prove.hpp"
-#include <sched.h>
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstdio>
-#include <cstring>
-#include <mutex>
-#include <optional>
 #include <stdexcept>
 #include "postgresql/lease/lease_table.hpp"
 #include "stores/contest.hpp"
@@ -72,35 +63,9 @@ void rates() {
        {.environment = {"LD_PRELOAD=" SLOW_SYNC, "SYNC_DELAY_US=1000"}, .on_disk = true});
 }
 
-void dead_versions() {
-  PostgresServer server;
-  PostgresDatabase db{server};
-  const auto backend = open_postgres(db.url());
-  const Key k = key("hot");
-  const auto cycle = [&] { release_or_fail(*backend, acquire_or_fail(*backend, request(k))); };
-  const auto report = [&](std::string_view when) {
-    const double grants = per_second(300, cycle), looks = per_second(21, [&] {
-                                                    if (!backend->inspect(k))
-                                                      throw std::runtime_error("inspect");
-                                                  });
-    fmt::print("{}: {:.0f} acquire+release per s, inspect {:.2f} ms\n", when, grants, 1e3 / looks);
-  };
-  per_second(1000, cycle);
-  report("no transaction elsewhere");
-  db.sql("BEGIN ISOLATION LEVEL REPEATABLE READ");
-  db.sql("SELECT count(*) FROM dlock_lock");
-  for (const long more : {1'000, 9'000, 40'000}) {
-    per_second(more, cycle);
-    report(fmt::format("a long transaction elsewhere, {} more grants", more));
-  }
-  db.sql("COMMIT");
-  per_second(1000, cycle);
-  report("1000 grants after its end");
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   if (const char* program = missing_postgres()) return without(program);
-  return run_parts(argc, argv, {{"queue", queue}, {"rates", rates}, {"dead", dead_versions, true}});
+  return run_parts(argc, argv, {{"queue", queue}, {"rates", rates}});
 }

@@ -58,24 +58,42 @@ TEST_CASE("records that are damaged, or of a newer dlock, are refused and stay")
 }
 
 TEST_CASE("rights: what the manual grants is enough, less is refused") {
-  PostgresDatabase db{server()};
-  warm_up(*open_postgres(db.url(), calm()), 1);
-  const std::string role = "r_" + db.name();
-  db.sql("CREATE ROLE " + role + " LOGIN");
-  const auto url = fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name());
-  const auto b = open_postgres(url, calm());
-  auto p = waiter(*b, request(key("k")))->poll(0us);
-  REQUIRE_FALSE(p);
-  CHECK(p.error().code == Errc::denied);
-  db.sql("GRANT SELECT, INSERT, UPDATE ON dlock_lock TO " + role);
-  db.sql("GRANT SELECT, INSERT, UPDATE, DELETE ON dlock_wait TO " + role);
-  const Lease lease = acquire_or_fail(*b, request(key("k"), 30s));
-  auto w = waiter(*b, request(key("k"), 30s));
-  CHECK(waits(*w, 50ms));
-  CHECK(w->cancel());
-  release_or_fail(*b, lease);
-  db.sql("DROP OWNED BY " + role);
-  db.sql("DROP ROLE " + role);
+  for (const bool advisory : {false, true}) {
+    const char* const recipe = advisory ? "advisory" : "lease";
+    CAPTURE(recipe);
+    PostgresDatabase db{server()};
+    const auto own = open_postgres(db.url(), calm(), recipe);
+    release_or_fail(*own, acquire_or_fail(*own, request(key("k"))));
+    const std::string role = "r_" + db.name();
+    db.sql("CREATE ROLE " + role + " LOGIN");
+    const auto b = open_postgres(
+        fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name()), calm(),
+        recipe);
+    const auto p = waiter(*b, request(key("k")))->poll(0us);
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::denied);
+    const auto rights = [&] {
+      const auto found = b->doctor().value();
+      for (const auto& f : found)
+        if (f.what == "rights") return f.seen;
+      return std::string{};
+    };
+    CHECK(rights().starts_with("missing: SELECT on dlock_"));
+    if (advisory) {
+      db.sql("GRANT SELECT, INSERT, UPDATE ON dlock_advisory TO " + role);
+    } else {
+      db.sql("GRANT SELECT, INSERT, UPDATE ON dlock_lock TO " + role);
+      db.sql("GRANT SELECT, INSERT, UPDATE, DELETE ON dlock_wait TO " + role);
+    }
+    CHECK(rights() == "enough");
+    const Lease lease = acquire_or_fail(*b, request(key("k"), 30s));
+    auto w = waiter(*b, request(key("k"), 30s));
+    CHECK(waits(*w, 50ms));
+    CHECK(w->cancel());
+    release_or_fail(*b, lease);
+    db.sql("DROP OWNED BY " + role);
+    db.sql("DROP ROLE " + role);
+  }
 }
 
 TEST_CASE("without the right to make the tables: the SQL for who has it") {

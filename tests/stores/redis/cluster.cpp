@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <set>
-#include <thread>
 #include "groups.hpp"
 #include "redis/wire/locator.hpp"
 
@@ -137,19 +135,6 @@ TEST_CASE("cluster: a new key, and one with a waiter, in a moving slot") {
     CHECK(other->release(next) == Released::yes);
     slot.finish();
   }
-}
-
-TEST_CASE("cluster: a slot that has moved is followed") {
-  ClusterGroup g;
-  auto backend = open_redis(g.url(), quick(1s));
-  const Key k = key("moved");
-  const Lease held = acquire_or_fail(*backend, request(k));
-  Resharding slot{g, "dlock:{moved}:fence"};
-  CHECK(slot.move("dlock:{moved}:fence"));
-  slot.finish();
-  CHECK(kept(backend->renew(held, 10s)));
-  CHECK(backend->check(k, held.token) == Validity::valid);
-  CHECK(backend->release(held) == Released::yes);
 }
 
 TEST_CASE("cluster: a master dies: holders and waiters go on with its replica") {

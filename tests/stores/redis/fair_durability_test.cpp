@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `fair` on servers that may have lost a grant: restarted ones, replicas, and masters with
-// too few of them.
+// Recipe `fair` on replicas, and on masters with too few of them.
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
 #include "support/redis_client.hpp"
@@ -8,39 +7,6 @@
 using namespace dlock;
 using namespace dlock::test;
 using namespace std::chrono_literals;
-
-TEST_CASE("after a restart nothing is granted for restart_grace, even with every write on disk") {
-  const Key key = *Key::parse("grace");
-  SECTION("not durable") {
-    RedisServer server;
-    auto backend = open_redis(server.url() + "?restart_grace=2500ms");  // to see its end
-    Request once = request(key, 2s);
-    once.wait = false;
-    const auto p = (*backend->enqueue(once))->poll(0s);
-    REQUIRE_FALSE(p);
-    CHECK(p.error().code == Errc::unavailable);
-    CHECK(p.error().message.find("restarted") != std::string::npos);
-    auto waiter = *backend->enqueue(request(key, 2s));
-    const auto w = waiter->poll(100ms);
-    REQUIRE((w && std::holds_alternative<Waiting>(*w)));
-    CHECK(backend->health().grants_nothing);
-    CHECK(std::get<Waiting>(*w).why.find("grants resume in") != std::string::npos);
-    CHECK(backend->inspect(key).value()->waiters.size() == 1);  // a place, and no grant
-    CHECK(backend->inspect(key).value()->fence == 0);
-    CHECK(std::holds_alternative<Granted>(*waiter->poll(10s)));
-    CHECK(std::stoi(info_field(server, "server", "uptime_in_seconds")) >= 2);
-  }
-  SECTION("on disk: its earlier grant is kept, and nothing else is granted") {
-    RedisServer server{
-        {.config = {"appendonly yes", "appendfsync always"}, .uptime = std::chrono::seconds{100}}};
-    auto backend = open_redis(server.url());
-    const Lease held = acquire_or_fail(*backend, request(key));
-    server.restart();
-    CHECK(std::holds_alternative<Kept>(*backend->renew(held, 10s)));
-    CHECK(std::holds_alternative<Waiting>(
-        *(*backend->enqueue(request(*Key::parse("free"))))->poll(0s)));
-  }
-}
 
 TEST_CASE("?replicas=N: a grant that too few replicas have is released") {
   RedisServer server;

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe `fair` on a real server, beyond the contract of every backend.
 #include <fmt/format.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
-#include <atomic>
 #include <catch2/catch.hpp>
-#include <mutex>
-#include <thread>
 #include "redis/fair/fair_backend.hpp"
 #include "support/redis_client.hpp"
 
@@ -78,71 +74,6 @@ TEST_CASE("list shows a long key whole") {
   CHECK((*all)[1].key == "plain");
   CHECK(backend->release(one) == Released::yes);
   CHECK(list(*backend).value()[0].key == longest.text());  // from the fence record alone
-}
-
-TEST_CASE("a release wakes exactly the next waiter, in order of arrival") {
-  RedisServer server;
-  const Key key = *Key::parse("fifo");
-  auto first = open_redis(server.url() + "?restart_grace=0");
-  const Lease held = acquire_or_fail(*first, request(key));
-  constexpr int n = 8;
-  std::vector<std::unique_ptr<Backend>> backends;
-  std::vector<std::unique_ptr<Waiter>> waiters;
-  std::vector<int> order;
-  std::mutex mutex;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < n; ++i) {  // all are queued, in a known order, before the first is granted
-    backends.push_back(open_redis(server.url() + "?restart_grace=0"));
-    waiters.push_back(*backends[i]->enqueue(request(key)));
-    const auto p = waiters[i]->poll(0s);
-    REQUIRE((p && std::get<Waiting>(*p).ahead == static_cast<std::size_t>(i)));
-  }
-  for (int i = 0; i < n; ++i)
-    threads.emplace_back([&, i] {
-      const auto p = waiters[i]->poll(20s);
-      if (!p || !std::holds_alternative<Granted>(*p)) return;
-      {
-        const std::lock_guard lock{mutex};
-        order.push_back(i);
-      }
-      (void)backends[i]->release(std::get<Granted>(*p).lease);
-    });
-  REQUIRE(blocked_clients(server, n));
-  const auto began = Clock::now();
-  REQUIRE(first->release(held) == Released::yes);
-  for (auto& t : threads) t.join();
-  CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
-  CHECK(Clock::now() - began < 3s);  // no waiter needed its timer
-  std::uint64_t woken = 0;
-  for (const auto& b : backends) woken += b->counters().wakeups;
-  CHECK(woken == n);
-}
-
-TEST_CASE("an interrupted wait returns at once and keeps its place") {
-  RedisServer server;
-  const Key key = *Key::parse("interrupt");
-  auto holder = open_redis(server.url() + "?restart_grace=0");
-  const Lease held = acquire_or_fail(*holder, request(key));
-  const Fd knock{::eventfd(0, EFD_CLOEXEC)};
-  Settings settings;
-  settings.interrupt_fd = knock.get();
-  auto backend = open_redis(server.url() + "?restart_grace=0", settings);
-  auto waiter = *backend->enqueue(request(key));
-  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
-  std::thread later{[&] {
-    if (blocked_clients(server, 1)) (void)!::write(knock.get(), "\1\0\0\0\0\0\0\0", 8);
-  }};
-  const auto began = Clock::now();
-  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(30s)));
-  CHECK(Clock::now() - began < 5s);
-  later.join();
-  std::uint64_t n = 0;
-  REQUIRE(::read(knock.get(), &n, sizeof n) == sizeof n);
-  const auto asked = backend->counters().requests;
-  REQUIRE(holder->release(held) == Released::yes);
-  // the wake-up came during the interrupted wait
-  REQUIRE(std::holds_alternative<Granted>(*waiter->poll(5s)));
-  CHECK(backend->counters().requests == asked + 1);
 }
 
 TEST_CASE("a release says that it worked whatever is in the place of the queue") {

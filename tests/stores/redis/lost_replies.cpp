@@ -1,44 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 // A request is carried out and its reply is lost: nothing is granted twice, nothing is left behind.
 #include "faults.hpp"
+#include "redis_scripts/named_scripts.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
 
 TEST_CASE("the reply to acquire is lost") {
-  for (const bool quietly : {false, true}) {
-    CAPTURE(quietly);
-    Proxied p;
-    auto backend = open_redis(p.url(), quick());
-    auto watcher = open_redis(p.direct());
-    const Key k = key("acquire");
-    // the script is known, the connection warm
-    release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
-    const Request r = request(k, 10s);
-    auto waiter = *backend->enqueue(r);
-    const Deadline before = Clock::now();
-    p.proxy.lose_reply(std::string{redis::scripts::acquire.sha}, quietly);
-    auto first = waiter->poll(0s);
-    REQUIRE(p.proxy.lost_one());
-    const auto in_force = (**watcher->inspect(k)).holders;
-    REQUIRE(in_force.size() == 1);
-    if (!first) {  // unknown: a repeated request by the same owner tells
-      CHECK(quietly);
-      CHECK(first.error().code == Errc::timed_out);
-      first = waiter->poll(0s);
+  using namespace redis::scripts;
+  struct Row {
+    const char* recipe;
+    std::string_view command;
+  };
+  for (const Row& row :
+       {Row{"fair", acquire.sha}, Row{"set", named_set_acquire.sha}, Row{"setnx-expire", "SETNX"},
+        Row{"setnx-expire", named_grant.sha}, Row{"getset", named_getset_acquire.sha}})
+    for (const bool quietly : {false, true}) {
+      CAPTURE(row.recipe, row.command, quietly);
+      Proxied p;
+      auto backend = open_redis(p.url(), quick(), row.recipe);
+      auto watcher = open_redis(p.direct(), {}, row.recipe);
+      const Key k = key("acquire");
+      // the script is known, the connection warm
+      release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
+      const Request r = request(k, 10s);
+      auto waiter = *backend->enqueue(r);
+      const Deadline before = Clock::now();
+      p.proxy.lose_reply(std::string{row.command}, quietly);
+      auto first = waiter->poll(0s);
+      REQUIRE(p.proxy.lost_one());
+      const auto in_force = (**watcher->inspect(k)).holders;
+      REQUIRE(in_force.size() == 1);
+      if (!first) {  // unknown: a repeated request by the same owner tells
+        CHECK(first.error().code == Errc::timed_out);
+        first = waiter->poll(0s);
+      }
+      REQUIRE((first && std::holds_alternative<Granted>(*first)));
+      const Lease lease = std::get<Granted>(*first).lease;
+      CHECK(watcher->check(k, lease.token) == Validity::valid);
+      CHECK(holders_of(*watcher, k) == 1);
+      if (row.command == acquire.sha) {
+        CHECK(lease.token == in_force[0].token);  // the grant whose reply was lost
+        // The deadline counts from the renewal that proved it, never from the arrival of the reply.
+        CHECK(lease.deadline <= lease_end(Clock::now(), r.ttl));
+        CHECK(lease.deadline > lease_end(before, r.ttl));
+        CHECK(*(**watcher->inspect(k)).holders[0].remaining >= lease.deadline - Clock::now());
+      }
+      CHECK(backend->release(lease) == Released::yes);
+      CHECK(holders_of(*watcher, k) == 0);
+      CHECK(waiters_of(*watcher, k) == 0);
     }
-    REQUIRE((first && std::holds_alternative<Granted>(*first)));
-    const Lease lease = std::get<Granted>(*first).lease;
-    CHECK(lease.token == in_force[0].token);  // the grant whose reply was lost
-    CHECK(holders_of(*watcher, k) == 1);
-    // The deadline counts from the renewal that proved it, never from the arrival of the reply.
-    CHECK(lease.deadline <= lease_end(Clock::now(), r.ttl));
-    CHECK(lease.deadline > lease_end(before, r.ttl));
-    CHECK(*(**watcher->inspect(k)).holders[0].remaining >= lease.deadline - Clock::now());
-    CHECK(backend->release(lease) == Released::yes);
-    CHECK(holders_of(*watcher, k) == 0);
-    CHECK(waiters_of(*watcher, k) == 0);
-  }
 }
 
 TEST_CASE("the reply to acquire is lost and the caller gives up") {

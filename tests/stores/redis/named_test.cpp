@@ -124,41 +124,6 @@ TEST_CASE("set: without its record a lock is still held; and the token still ris
   CHECK(backend->release(lease) == Released::yes);
 }
 
-TEST_CASE("a lost reply to any command of an acquisition: granted once, to the same owner") {
-  struct Row {
-    const char* recipe;
-    std::string command;
-  };
-  for (const Row& row : {Row{"set", std::string{redis::scripts::named_set_acquire.sha}},
-                         Row{"setnx-expire", "SETNX"},
-                         Row{"setnx-expire", std::string{redis::scripts::named_grant.sha}},
-                         Row{"getset", std::string{redis::scripts::named_getset_acquire.sha}}}) {
-    for (const bool quietly : {false, true}) {
-      CAPTURE(row.recipe, row.command, quietly);
-      RedisServer server;
-      Proxy proxy{server.port()};
-      Settings settings;
-      settings.op_timeout = 300ms;
-      auto backend = open_redis(fmt::format("redis://127.0.0.1:{}?restart_grace=0", proxy.port()),
-                                settings, row.recipe);
-      release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
-      auto waiter = *backend->enqueue(request(k));
-      proxy.lose_reply(row.command, quietly);
-      auto p = waiter->poll(0s);
-      REQUIRE(proxy.lost_one());
-      if (!p) {
-        CHECK(p.error().code == Errc::timed_out);
-        p = waiter->poll(0s);
-      }
-      REQUIRE(is_granted(p));
-      const Lease lease = std::get<Granted>(*p).lease;
-      CHECK(backend->check(k, lease.token) == Validity::valid);
-      CHECK(backend->release(lease) == Released::yes);
-      CHECK(server.command({"EXISTS", "app:nightly"}).integer == 0);
-    }
-  }
-}
-
 TEST_CASE("setnx-expire, the weakness: a foreign lock without expiry stays for ever") {
   RedisServer server;
   server.command({"SETNX", "app:nightly", "some old script"});  // and it died before EXPIRE
@@ -361,26 +326,6 @@ TEST_CASE("getset: a late takeover is judged by the time at which it was sent") 
   REQUIRE(proxy.answered());
   CHECK(std::holds_alternative<Kept>(*punctual->renew(lease, 30s)));
   CHECK(is_busy(poll_once(*open(server, "getset", "&unit=ms"))));
-}
-
-TEST_CASE("restart_grace and ?replicas= apply to every recipe") {
-  for (const char* recipe : all) {
-    CAPTURE(recipe);
-    RedisServer server;
-    auto careful = open_redis(server.url(), {}, recipe);
-    const auto p = poll_once(*careful);
-    REQUIRE_FALSE(p);
-    CHECK(p.error().code == Errc::unavailable);
-    CHECK(p.error().message.find("restarted") != std::string::npos);
-    CHECK(server.command({"DBSIZE"}).integer == 0);
-    Settings settings;
-    settings.op_timeout = 300ms;
-    auto copied = open_redis(server.url() + "?restart_grace=0&replicas=1", settings, recipe);
-    const auto q = poll_once(*copied);
-    REQUIRE_FALSE(q);
-    CHECK(q.error().message.find("0 of 1 replicas") != std::string::npos);
-    CHECK(server.command({"EXISTS", "app:nightly"}).integer == 0);
-  }
 }
 
 TEST_CASE("unsupported requests are refused, and so are items of other recipes") {

@@ -4,14 +4,8 @@
 // redis_prove [--full] [PART...]
 //
 // Parts: free (beside SET NX PX and a compare-and-delete over the same codec), inside (commands of
-// a script), queue; with --full or by name, harness (what `dlock bench` counts beside a
-// plain loop).
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+// a script), queue.
 #include <stdexcept>
-#include <vector>
 #include "redis/fair/fair_backend.hpp"
 #include "stores/contest.hpp"
 #include "support/redis_client.hpp"
@@ -97,48 +91,9 @@ void queue() {
   must(no_more(many, few) && no_more(few, many), "as many at 500 waiters as at 8, within 10 %");
 }
 
-// The grants that `dlock bench` counts in a second with one client, in its own process.
-double bench(int seconds) {
-  const std::string command = fmt::format(
-      "{} bench -q -b '{}?restart_grace=0' -c 1 -d {}s --scenario uncontended --output csv "
-      "2>/dev/null",
-      DLOCK, server().url(), seconds);
-  std::FILE* out = ::popen(command.c_str(), "re");
-  char line[4096];
-  double rate = 0;
-  while (out && std::fgets(line, sizeof line, out))
-    if (std::strncmp(line, "redis,fair,uncontended,", 23) == 0) {
-      const char* at = line;  // backend,recipe,scenario,clients,seconds,grants,grants_per_s
-      for (int comma = 0; comma < 6 && at; ++comma) at = std::strchr(at, ',') + 1;
-      rate = std::atof(at);
-    }
-  if (out) ::pclose(out);
-  return rate;
-}
-
-// The same work in the threads of dlock bench, with its ledger and histograms, and in a plain loop,
-// in turns.
-void harness() {
-  const auto backend = fair.open();
-  std::vector<double> ratios, benched;
-  for (int round = 0; round < 9; ++round) {
-    const auto began = Clock::now();
-    long n = 0;
-    for (; Clock::now() < began + 2s; ++n)
-      release_or_fail(*backend, acquire_or_fail(*backend, request(key("harness"))));
-    benched.push_back(bench(2));
-    ratios.push_back(benched.back() / (static_cast<double>(n) / seconds(Clock::now() - began)));
-  }
-  fmt::print("dlock bench uncontended {:.0f}/s, of a plain loop {:.3f} (medians of {} turns)\n",
-             quantile(benched, 0.5), quantile(ratios, 0.5), ratios.size());
-  must(quantile(ratios, 0.5) >= 0.9, "dlock bench reaches 0.9 of the plain loop");
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   if (const char* program = missing_redis()) return without(program);
-  return run_parts(
-      argc, argv,
-      {{"free", free_key}, {"inside", inside}, {"queue", queue}, {"harness", harness, true}});
+  return run_parts(argc, argv, {{"free", free_key}, {"inside", inside}, {"queue", queue}});
 }

@@ -3,36 +3,14 @@
 // URLs without items.
 #include <arpa/inet.h>
 #include <sys/socket.h>
-#include <csignal>
 #include <filesystem>
 #include <thread>
 #include "faults.hpp"
 #include "program.hpp"
+#include "support/dlock_run.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
-
-namespace {
-
-// A long-running job, and the events of its dlock.
-class Run {
- public:
-  explicit Run(const std::string& url, std::vector<std::string> options = {},
-               const std::string& name = "job") {
-    std::vector<std::string> words{
-        program_from("DLOCK"), "run", "-q", "-b", url, "--key", name, "--status", "9"};
-    words.insert(words.end(), options.begin(), options.end());
-    words.insert(words.end(), {"--", "sleep", "1000"});
-    Pipe pipe;
-    process.emplace(Process::start({.argv = words, .fds = {{9, pipe.write_end.get()}}}));
-    pipe.write_end.reset();
-    events.emplace(std::move(pipe.read_end));
-  }
-  std::optional<Process> process;
-  std::optional<EventStream> events;
-};
-
-}  // namespace
 
 TEST_CASE(
     "restart: a job whose server lost its lock ends at once, with the defaults and with a long "
@@ -43,22 +21,19 @@ TEST_CASE(
   if (wiped) setup.config = {"appendonly yes", "appendfsync always"};
   RedisServer server{setup};
   Run run{server.url() + (wiped ? "?restart_grace=10m" : ""),
-          wiped ? std::vector<std::string>{"--ttl", "10m"} : std::vector<std::string>{}};
-  REQUIRE(run.events->wait("acquired", 20));
+          wiped ? std::vector<std::string>{"-q", "--ttl", "10m"} : std::vector<std::string>{"-q"},
+          {"sleep", "1000"}};
+  run.event("acquired");
   server.kill();
   for (const auto& entry : std::filesystem::directory_iterator(server.directory()))
     if (entry.is_directory() || has(entry.path().filename(), "aof"))
       std::filesystem::remove_all(entry.path());
   server.start();
   const double back = boot_now();
-  const auto lost = run.events->wait("lost", 60);
-  REQUIRE(lost);
   // 1 s until it checks, at most 2 s until it retries; a third of the lease otherwise: 10 s and 200
   // s.
-  CHECK(lost->t - back < 6);
-  const auto status = run.process->wait(20);
-  REQUIRE(status);
-  CHECK(WEXITSTATUS(*status) == 123);
+  CHECK(run.event("lost") - back < 6);
+  CHECK(run.end() == "exit 123");
 }
 
 TEST_CASE("restart: holders whose connections break together renew soon, but not together") {
@@ -66,24 +41,19 @@ TEST_CASE("restart: holders whose connections break together renew soon, but not
   Proxy proxy{server.port()};
   std::vector<std::unique_ptr<Run>> runs;
   for (int i = 0; i < 16; ++i)
-    runs.push_back(std::make_unique<Run>(fmt::format("redis://127.0.0.1:{}", proxy.port()),
-                                         std::vector<std::string>{}, fmt::format("k{}", i)));
+    runs.push_back(std::make_unique<Run>(
+        fmt::format("redis://127.0.0.1:{}?prefix=k{}:", proxy.port(), i),
+        std::vector<std::string>{"-q"}, std::vector<std::string>{"sleep", "1000"}));
   double newest = 0;
-  for (auto& r : runs) {
-    const auto acquired = r->events->wait("acquired", 30);
-    REQUIRE(acquired);
-    newest = acquired->t;
-  }
+  for (auto& r : runs) newest = r->event("acquired");
   proxy.cut();
   const double cut = boot_now();
   double first = 1e18, last = 0;
   for (auto& r : runs) {
-    std::optional<Event> renewed;
-    do renewed = r->events->wait("renewed", 30);
-    while (renewed && renewed->t < cut);
-    REQUIRE(renewed);
-    first = std::min(first, renewed->t);
-    last = std::max(last, renewed->t);
+    double renewed = 0;
+    while (renewed < cut) renewed = r->event("renewed");
+    first = std::min(first, renewed);
+    last = std::max(last, renewed);
   }
   WARN("renewed from " << first - cut << " s to " << last - cut
                        << " s after their connections broke");
@@ -108,31 +78,6 @@ TEST_CASE("restart: -n, and a wait that ends in the grace, are 69, also with -E 
   // places at most, and no grant
   CHECK_FALSE(server.command({"HGET", "dlock:{k}:fence", "fence"}).is(Reply::Type::string));
   CHECK(server.command({"EXISTS", "k"}).integer == 0);
-}
-
-TEST_CASE("restart: run, acquire and renew with a lease above the grace are 64 and name both") {
-  RedisServer server{{.uptime = an_hour}};
-  const auto refused = [](const Ran& ran) {
-    INFO(ran.said);
-    CHECK(ran.status == 64);
-    CHECK(has(ran.said, "--ttl 5m"));
-    CHECK(has(ran.said, "restart_grace=30s"));
-  };
-  for (const char* how : {"--hold", "--keep"})
-    refused(dlock_with({"acquire", how, "-b", server.url(), "--ttl", "5m", "--key", "k"}));
-  refused(dlock_with({"acquire", "-b", server.url(), "--ttl", "5m", "--key", "k"}));
-  refused(dlock_with({"run", "-b", server.url(), "--ttl", "5m", "--key", "k", "--", "true"}));
-  refused(dlock_with(
-      {"run", "-b", server.url(), "--ttl", "5m", "--key", "k", "--key", "l", "--", "true"}));
-  const Ran taken = dlock_with({"acquire", "-b", server.url(), "--key", "k"});
-  REQUIRE(taken.status == 0);
-  const std::string handle = taken.printed.substr(0, taken.printed.find('\n'));
-  refused(
-      dlock_with({"renew", "-b", server.url(), "--ttl", "5m", "--key", "k", "--handle", handle}));
-  refused(dlock_with(
-      {"run", "-b", server.url(), "--ttl", "5m", "--key", "k", "--handle", handle, "--", "true"}));
-  CHECK(dlock_with({"renew", "-b", server.url(), "--ttl", "30s", "--key", "k", "--handle", handle})
-            .status == 0);
 }
 
 TEST_CASE("eviction: the program warns once, and not with -q") {

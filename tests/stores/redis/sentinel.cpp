@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <atomic>
-#include <mutex>
-#include <thread>
 #include "groups.hpp"
 #include "redis/wire/locator.hpp"
+#include "stores/contention.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -73,78 +71,24 @@ TEST_CASE(
     "sentinels: failover under load: contenders continue, a holder whose grant was copied "
     "continues, tokens rise") {
   SentinelGroup g;
-  const Key k = key("load"), steady = key("steady");
-  auto keeper = open_redis(g.url("?restart_grace=0&replicas=1"), quick(700ms));
-  const Lease held = granted_within(**keeper->enqueue(request(steady, 20s)), 10s);
-
-  std::atomic<bool> stop{false};
-  struct Grant {
-    Deadline from, until;
-    FencingToken token;
-  };
-  std::vector<Grant> grants;
-  std::mutex mutex;
-  std::vector<std::thread> threads;
-  const Duration ttl = 3s;
-  for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&] {
-      auto backend = open_redis(g.url("?restart_grace=0&replicas=1"), quick(400ms));
-      while (!stop) {
-        auto waiter = *backend->enqueue(request(k, ttl));
-        std::optional<Lease> lease;
-        while (!lease && !stop) {
-          const auto p = waiter->poll(200ms);
-          if (p && std::holds_alternative<Granted>(*p)) lease = std::get<Granted>(*p).lease;
-          if (!p) ::usleep(20'000);
-        }
-        if (!lease) {
-          (void)waiter->cancel();
-          break;
-        }
-        const Deadline from = Clock::now();
-        ::usleep(3000);
-        const Deadline until = std::min(Clock::now(), lease->deadline);
-        if (from < until) {
-          const std::lock_guard lock{mutex};
-          grants.push_back({from, until, lease->token});
-        }
-        (void)backend->release(*lease);
-      }
-    });
-  const auto count = [&] {
-    const std::lock_guard lock{mutex};
-    return grants.size();
-  };
-  eventually("grants before", 10s, [&] { return count() > 20; });
+  const std::string url = g.url("?restart_grace=0&replicas=1");
+  auto keeper = open_redis(url, quick(700ms));
+  const Lease held = granted_within(**keeper->enqueue(request(key("steady"), 20s)), 10s);
+  Contention clients{{.open = [&](unsigned) { return open_redis(url, quick(400ms)); },
+                      .clients = 4,
+                      .ttl = 3s,
+                      .seed = Catch::rngSeed()}};
+  eventually("grants before", 10s, [&] { return clients.grants() > 20; });
   const auto old = g.master_port();
-  const std::size_t before = count();
-  const Deadline killed = Clock::now();
+  const long before = clients.grants();
   g.master().kill();
   g.wait_new_master(old);
-  eventually("grants after", 20s, [&] { return count() > before + 20; });
-  const auto again = Clock::now();
-  stop = true;
-  for (auto& t : threads) t.join();
-
+  eventually("grants after", 20s, [&] { return clients.grants() > before + 20; });
   Result<Renewal> renewal = keeper->renew(held, 20s);
   for (const Deadline until = Clock::now() + 5s; !renewal && Clock::now() < until;)
     renewal = keeper->renew(held, 20s);
   CHECK(kept(renewal));  // found at the new master
-
-  std::sort(grants.begin(), grants.end(),
-            [](const Grant& a, const Grant& b) { return a.from < b.from; });
-  Deadline gap_from{}, gap_to{};
-  for (std::size_t i = 1; i < grants.size(); ++i) {
-    CAPTURE(i, grants[i - 1].token, grants[i].token);
-    CHECK(grants[i - 1].token < grants[i].token);
-    // ?replicas=1: the new master confirmed it, or both replicas had it
-    CHECK(grants[i - 1].until <= grants[i].from);
-    if (grants[i].from - grants[i - 1].until > gap_to - gap_from)
-      gap_from = grants[i - 1].until, gap_to = grants[i].from;
-  }
-  WARN(grants.size() << " grants; none for " << (gap_to - gap_from) / 1ms
-                     << " ms around the failover (killed to 20th grant after: "
-                     << (again - killed) / 1ms << " ms)");
+  CHECK(clients.violations() == "");
 }
 
 TEST_CASE(
@@ -175,18 +119,6 @@ TEST_CASE(
   CHECK(one->release(first) == Released::was_not_held);
   CHECK(two->check(k, second.token) == Validity::valid);
   CHECK(two->check(k, first.token) == Validity::stale);
-}
-
-TEST_CASE("sentinels: ?replicas=1 refuses a grant that no replica has") {
-  SentinelGroup g;
-  auto backend = open_redis(g.url("?restart_grace=0&replicas=1"), quick(600ms));
-  g.servers[1]->freeze();
-  g.servers[2]->freeze();
-  const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
-  g.servers[1]->thaw();
-  g.servers[2]->thaw();
-  REQUIRE_FALSE(p);
-  CHECK(p.error().message.find("0 of 1 replicas") != std::string::npos);
 }
 
 TEST_CASE("sentinels: a deposed master that comes back grants and renews nothing") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults of servers: stopped, killed, restarted empty, scripts lost, memory full, role changed,
-// keys lost.
+// Faults of servers: stopped, scripts lost, memory full, role changed, keys lost. Restarts are in
+// restart.cpp.
 #include <thread>
 #include "faults.hpp"
 #include "redis/fair/fair_backend.hpp"
@@ -16,41 +16,6 @@ TEST_CASE("a server frozen for longer than the lease has ended it, and says so")
   while (Clock::now() < lease.deadline + 100ms) CHECK_FALSE(backend->renew(lease, 600ms));
   server.thaw();
   CHECK(lost(backend->renew(lease, 600ms)));
-}
-
-TEST_CASE(
-    "a server that restarts empty has lost the lease; its successor waits out the grace, and "
-    "tokens rise") {
-  RedisServer server;
-  auto backend = open_redis(server.url() + "?restart_grace=0", quick());
-  const Key k = key("forgotten");
-  const Lease lease = acquire_or_fail(*backend, request(k));
-  server.kill();
-  const auto answer = backend->renew(lease, 10s);
-  REQUIRE_FALSE(answer);
-  CHECK(retryable(answer.error().code));
-  server.start();
-  CHECK(lost(backend->renew(lease, 10s)));
-  auto careful = open_redis(server.url() + "?restart_grace=2s");
-  auto waiter = *careful->enqueue(request(k, 2s));  // the grace covers no longer ttl
-  CHECK(std::holds_alternative<Waiting>(*waiter->poll(0s)));
-  const Lease next = granted_within(*waiter, 10s);
-  CHECK(next.token > lease.token);
-}
-
-TEST_CASE("a waiter survives the restart of a durable server") {
-  RedisServer server{{.config = {"appendonly yes", "appendfsync always"}}};
-  // otherwise the waiter would wait for the grace, too
-  auto holder = open_redis(server.url() + "?restart_grace=0");
-  auto backend = open_redis(server.url() + "?restart_grace=0", quick());
-  const Key k = key("durable");
-  const Lease held = acquire_or_fail(*holder, request(k));
-  auto waiter = *backend->enqueue(request(k));
-  REQUIRE(waiter->poll(100ms));
-  server.restart();
-  CHECK(kept(holder->renew(held, 10s)));
-  CHECK(holder->release(held) == Released::yes);
-  CHECK(granted_within(*waiter, 10s).token > held.token);
 }
 
 TEST_CASE("a server that loses its scripts is sent their text once") {

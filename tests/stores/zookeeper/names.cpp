@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host names: a name service that hangs, names that are unknown or have moved.
+// Host names: a name service that hangs, and names that are unknown.
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
 #include "support/name_service.hpp"
 #include "support/polling.hpp"
-#include "support/proxy.hpp"
 #include "support/zookeeper_client.hpp"
 
 using namespace dlock;
@@ -72,29 +71,4 @@ TEST_CASE("one name of three that hangs or is unknown delays none of the others"
     CHECK(Clock::now() - began < 10s);
     name_service::answer("three.test", {});
   }
-}
-
-TEST_CASE("a holder reconnects while the name service hangs") {
-  Proxy proxy{port()};
-  name_service::answer("five.test", {"127.0.0.1"});
-  const auto backend = open_zookeeper(url(proxy.port(), {"five.test"}), quick(3s, 3s));
-  const Lease lease = acquire_or_fail(*backend, ask());
-  name_service::hang("five.test");
-  proxy.cut();
-  CHECK(kept(backend->renew(lease, 10s)));
-  name_service::answer("five.test", {"127.0.0.1"});
-  release_or_fail(*backend, lease);
-}
-
-TEST_CASE("a new address is found at the next connection") {
-  Proxy proxy{port()};
-  name_service::answer("six.test", {"127.0.0.1"});
-  const auto backend = open_zookeeper(url(proxy.port(), {"six.test"}), quick(1s, 1s));
-  const Lease lease = acquire_or_fail(*backend, ask());
-  name_service::answer("six.test", {"127.0.0.9"});
-  proxy.cut();
-  CHECK_FALSE(backend->renew(lease, 10s));
-  name_service::answer("six.test", {"127.0.0.1"});
-  CHECK(kept(backend->renew(lease, 10s)));
-  release_or_fail(*backend, lease);
 }

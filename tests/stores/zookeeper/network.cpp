@@ -199,21 +199,6 @@ TEST_CASE("a permit's claim whose reply is lost has one slot") {
   CHECK(raw.children(far.chroot + "/dlock/k").empty());
 }
 
-TEST_CASE("a renewal without a reply is bounded, moves no deadline, and the next one may succeed") {
-  Far far;
-  const auto backend = far.open(200ms);
-  const Lease l = acquire_or_fail(*backend, ask());
-  far.proxy.stall(Proxy::to_client, true);
-  for (int i = 0; i < 3; ++i) {
-    const Deadline began = Clock::now();
-    const auto r = backend->renew(l, 10s);
-    CHECK_FALSE(r.has_value());
-    CHECK(Clock::now() < began + 2s);
-  }
-  far.proxy.stall(Proxy::to_client, false);
-  CHECK(std::get<Kept>(renewed(*backend, l)).lease.token == l.token);
-}
-
 TEST_CASE(
     "answered reads prove nothing; writes prove requests sent before them, however late their "
     "replies") {
@@ -261,25 +246,17 @@ TEST_CASE("a frozen server: all outcomes are unknown") {
   const auto w = other->enqueue(ask()).value();
   CHECK(waits(*w));
   server.freeze();
-  CHECK_FALSE(backend->renew(l, 10s).has_value());
+  const Deadline began = Clock::now();
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(backend->renew(l, 10s).has_value());
+  CHECK(Clock::now() < began + 6s);
   const auto p = w->poll(100ms);
   CHECK((!p || std::holds_alternative<Waiting>(*p)));
   CHECK_FALSE(backend->check(key(), l.token).has_value());
   server.thaw();
-  release_or_fail(*backend, std::get<Kept>(renewed(*backend, l)).lease);
+  const Lease same = std::get<Kept>(renewed(*backend, l)).lease;
+  CHECK(same.token == l.token);
+  release_or_fail(*backend, same);
   CHECK(take(*w).token > l.token);
-}
-
-TEST_CASE("a server that is killed and comes back keeps the lock") {
-  ZookeeperServer server{{.durable = true}};
-  Settings s;
-  s.op_timeout = 300ms;
-  const auto backend = open_zookeeper(server.url(), s);
-  const Lease l = acquire_or_fail(*backend, ask());
-  server.kill();
-  CHECK_FALSE(backend->renew(l, 10s).has_value());
-  server.start();
-  CHECK(std::holds_alternative<Kept>(renewed(*backend, l)));
 }
 
 TEST_CASE(

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In front of a server of the tests beside this file."""
+import socket, threading
+
+
+class Proxy:
+    """In front of a port, at a port of its own or where it is told: the answer number `lose` and
+    all behind it on that connection are lost; others pass."""
+
+    def __init__(self, port_behind, lose=0, at=("127.0.0.1", 0)):
+        self.port_behind, self.lose, self.answers, self.lost = port_behind, lose, 0, False
+        self.sockets = [socket.create_server(at)]
+        self.port = self.sockets[0].getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near, _ = self.sockets[0].accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self.port_behind))
+            self.sockets += near, far
+            for source, sink, counted in (near, far, False), (far, near, True):
+                threading.Thread(target=self.carry, args=(source, sink, counted),
+                                 daemon=True).start()
+
+    def carry(self, source, sink, counted):
+        silent = False
+        try:
+            while data := source.recv(65536):
+                if counted:
+                    self.answers += 1
+                    if self.answers == self.lose:
+                        silent = self.lost = True
+                if not silent:
+                    sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def cut(self):
+        for one in self.sockets[1:]:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:  # closed by the other side
+                pass
+
+    def end(self):
+        self.sockets[0].shutdown(socket.SHUT_RDWR)
+        self.cut()
+        for one in self.sockets:
+            one.close()
