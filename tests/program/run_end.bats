@@ -211,37 +211,39 @@ ended_within_a_second() {
   until_true 'the end of the command' sh -c '! kill -0 "$(cat pid)"'
 }
 
-@test "both killed: the empty cgroup of the job is removed by the next run, those in use stay" {
-  local cgroups
+# The directory of cgroups, $cgroups, with that of a run that goes on, named first in $in_use.
+use_a_cgroup() {
   cgroups=$(findmnt -n -t cgroup2 -o TARGET | head -n 1)$(sed -n 's/^0:://p' /proc/self/cgroup)
   [ -w "$cgroups" ] && [ -e "$cgroups/cgroup.procs" ] || skip 'no cgroup v2 that may be written'
-  space=$(stat -L -c %i /proc/self/ns/pid)
   start other on_lease -- sh -c 'echo up; exec sleep 60'
   said other up
-  in_use=$(guard_of other | tr -d " ")
-  [ -e "$cgroups/dlock-$in_use-$space" ] || skip 'dlock makes no cgroup here'
+  in_use=("$(cgroup_of other)")
+  [ -e "${in_use[0]}" ] || skip 'dlock makes no cgroup here'
+}
+cgroup_of() {
+  echo "$cgroups/dlock-$(guard_of "$1" | tr -d ' ')-$(stat -L -c %i /proc/self/ns/pid)"
+}
+
+@test "both killed: the empty cgroup of the job is removed by the next run, those in use stay" {
+  use_a_cgroup
   start it on_file -- sh -c 'echo up; exec sleep 60'
   said it up
-  guard=$(guard_of it | tr -d " ")
-  [ -e "$cgroups/dlock-$guard-$space" ]
-  kill -9 "$guard" "$(pid_of it)"
-  until_true 'the guard is gone' sh -c '! kill -0 "$1"' sh "$guard"
+  guard=$(guard_of it) empty=$(cgroup_of it)
+  [ -e "$empty" ]
+  # shellcheck disable=SC2086  # with a blank
+  kill -9 $guard "$(pid_of it)"
+  until_true 'the guard is gone' sh -c '! kill -0 $1' sh "$guard"
   on_file -- true
-  [ ! -e "$cgroups/dlock-$guard-$space" ]
-  [ -e "$cgroups/dlock-$in_use-$space" ]
+  [ ! -e "$empty" ]
+  [ -e "${in_use[0]}" ]
   send other TERM
   ended other
 }
 
 @test "empty cgroups of other PID namespaces, as of killed containers, are removed, however many" {
-  local cgroups n in_use=()
-  cgroups=$(findmnt -n -t cgroup2 -o TARGET | head -n 1)$(sed -n 's/^0:://p' /proc/self/cgroup)
-  [ -w "$cgroups" ] && [ -e "$cgroups/cgroup.procs" ] || skip 'no cgroup v2 that may be written'
-  start other on_lease -- sh -c 'echo up; exec sleep 60'
-  said other up
-  space=$(stat -L -c %i /proc/self/ns/pid)
-  in_use=("$cgroups/dlock-$(guard_of other | tr -d " ")-$space")
-  [ -e "${in_use[0]}" ] || skip 'dlock makes no cgroup here'
+  local n space
+  use_a_cgroup
+  space=${in_use[0]##*-}
   for n in {101..200}; do mkdir "$cgroups/dlock-$n-$$"; done
   mkdir "$cgroups/dlock-of-$$" # not dlock's
   # As of guards that live.
