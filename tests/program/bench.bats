@@ -6,12 +6,11 @@ load common
 
 setup() {
   common_setup
-  locks=$BATS_TEST_TMPDIR/locks
-  mkdir -m 700 "$locks"
+  mkdir -m 700 locks
 }
 
 quick() { timeout 50 "$DLOCK" bench -d 200ms -c 4 "$@"; }
-nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" ''; }
+nothing_left() { assert_equal "$(find locks -mindepth 1 -not -name .dlock)" ''; }
 
 @test "the table of two recipes: scenarios, ratios, the verdict; nothing is left" {
   run --separate-stderr -0 quick --recipe all --scenario uncontended,handoff,shared,limit,renew
@@ -27,27 +26,10 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   nothing_left
 }
 
-@test "--output json has the names of the manual" {
-  run --separate-stderr -0 quick --scenario handoff --output json --repeat 2
-  assert_equal "$(json '[j["version"], j["pass"], j["complete"], len(j["runs"])]' <<<"$output")" \
-    '[1, True, True, 1]'
-  run -0 json '(
-    all(n in j["runs"][0] for n in (
-      "backend recipe scenario clients seconds grants grants_per_s latency_us rtt_us "
-      "fairness_jain max_overtakes commands_per_grant wakeups_per_grant errors overlaps "
-      "token_inversions").split()) and
-    j["runs"][0]["grants"] > 10 and
-    j["runs"][0]["latency_us"]["handoff"]["p99"] > 0 and
-    len(j["runs"][0]["grants_per_s_rounds"]) == 2)' <<<"$output"
-  assert_output True
-}
-
 @test "--output csv, and a page" {
-  run --separate-stderr -0 quick --output csv --html "$BATS_TEST_TMPDIR/page.html"
+  run --separate-stderr -0 quick --output csv --html page.html
   assert_line --index 0 --regexp '^backend,recipe,scenario,'
   assert_line --index 2 --regexp '^file,lease,handoff,4,'
-  run -0 grep -c '<svg' "$BATS_TEST_TMPDIR/page.html"
-  run -1 grep -E 'https?:|src=' "$BATS_TEST_TMPDIR/page.html"
   run -73 --separate-stderr quick --html /nonexistent/page.html
 }
 
@@ -93,21 +75,19 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 @test "a prefix with keys below it is refused, and they stay" {
   run -0 "$DLOCK" run --key mine-1 -- true
   refused 64 '--prefix' bench --prefix mine- -d 100ms
-  [ -d "$locks/mine-1" ]
+  [ -d locks/mine-1 ]
   run -0 quick --prefix other-
-  assert_equal "$(ls "$locks")" mine-1
+  assert_equal "$(ls locks)" mine-1
 }
 
 @test "Ctrl-C: prints the results so far, removes everything, dies of the signal" {
   "$DLOCK" bench -d 60s --scenario handoff \
-    -P 100ms >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+    -P 100ms >out 2>err 3>&- &
   local pid=$!
-  eventually grep -q '^progress: file lease handoff' "$BATS_TEST_TMPDIR/err"
-  kill -TERM "$pid"
-  local status=0
-  wait "$pid" || status=$?
+  eventually grep -q '^progress: file lease handoff' err
+  end_of "$pid" TERM
   assert_equal "$status" 143
-  grep -q 'ended early by a signal' "$BATS_TEST_TMPDIR/out" || fail "$(<"$BATS_TEST_TMPDIR/out")"
+  grep -q 'ended early by a signal' out || fail "$(<out)"
   nothing_left
 }
 
@@ -125,8 +105,10 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   assert_line --regexp '^file lease +[0-9 .]+ \[[0-9 .]+-[0-9 .]+\] '
   run --separate-stderr -0 quick --scenario handoff --repeat 3 --output json
   run -0 json '(
+    j["pass"] and j["complete"] and len(j["runs"]) == 1 and
     sorted(j["runs"][0]["grants_per_s_rounds"])[1] == j["runs"][0]["grants_per_s"] and
     len(j["runs"][0]["grants_per_s_rounds"]) == 3 and
+    j["runs"][0]["latency_us"]["handoff"]["p99"] > 0 and
     0.6 <= j["runs"][0]["seconds"] < 5)' <<<"$output"
   assert_output True
 }
@@ -179,27 +161,14 @@ STEPS
 
 @test "a benchmark that fails leaves no page, and the old one as it was" {
   needs_backend redis
-  cd "$BATS_TEST_TMPDIR"
-  run -69 timeout 50 "$DLOCK" bench -b redis://127.0.0.1:1 --connect-timeout 100ms --html page.html
+  fails() { timeout 50 "$DLOCK" bench -b redis://127.0.0.1:1 --connect-timeout 100ms "$@"; }
+  run -69 fails --html page.html
   [ ! -e page.html ]
   echo old >page.html
-  run -69 timeout 50 "$DLOCK" bench -b redis://127.0.0.1:1 --connect-timeout 100ms --html page.html
+  run -69 fails --html page.html
   assert_equal "$(cat page.html)" old
   run -0 --separate-stderr quick --html page.html
   run head -c 15 page.html
   assert_output --partial '<!DOCTYPE html'
   refute_output --partial old
-}
-
-@test "a password file for each backend, in its URL" {
-  needs_backend redis
-  cd "$BATS_TEST_TMPDIR"
-  refused 78 "--backend: password_file '/nonexistent'" \
-    bench -b 'redis://127.0.0.1:1?password_file=/nonexistent'
-  printf 'one\n' >open.pw
-  chmod 644 open.pw
-  refused 78 'password_file' inspect -b 'redis://127.0.0.1:1?password_file=open.pw'
-  # A flag comes first, and is for all.
-  refused 78 '--password-file' \
-    bench --password-file /missing -b 'redis://127.0.0.1:1?password_file=open.pw'
 }

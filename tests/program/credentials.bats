@@ -7,7 +7,6 @@ load common
 setup() {
   common_setup
   needs_backend redis
-  cd "$BATS_TEST_TMPDIR" || return
   export XDG_CONFIG_HOME=$PWD/xdg
   mkdir -p xdg/dlock
   printf 'canary\n' >pw

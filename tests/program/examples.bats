@@ -445,7 +445,7 @@ is_called() { assert_equal "$(cat calls)" "$1"; }
 }
 
 @test "the README: how to build, test and install" {
-  not_run README.md 'takes minutes; scripts.bats runs it with a cmake that takes none' 'scripts/dlock'
+  not_run README.md 'takes minutes; scripts.bats runs it with a short cmake' 'scripts/dlock'
   not_run README.md 'is what runs this test' 'scripts/test'
   for first in 'apt install' 'apt remove' 'tar -C /usr/local'; do
     not_run README.md 'needs root, and a package that scripts/package has made' "$first"

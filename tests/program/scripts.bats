@@ -1,11 +1,10 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # The scripts for new users, on a tree with a fake cmake that takes time and counts its calls.
-bats_require_minimum_version 1.5.0
-bats_load_library bats-support
-bats_load_library bats-assert
+load common
 
 setup() {
+  common_setup
   scripts=$(cd "$BATS_TEST_DIRNAME/../../scripts" && pwd)
   tree="$BATS_TEST_TMPDIR/a tree"
   mkdir -p "$tree/scripts" "$tree/src" "$tree/backends" "$BATS_TEST_TMPDIR/bin"

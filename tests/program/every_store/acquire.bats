@@ -77,7 +77,6 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   refused 75 'not held by this handle' run --handle "$h" --key k -- touch ran
   [ ! -e ran ]
   DLOCK_HANDLE=$h run -0 "$DLOCK" run --key k -n -- true # an ordinary contender
-  refused 64 'contradict' run --handle "$h" --key k -n -- true
 }
 
 @test "run --handle: a lock that was released meanwhile is reported" {

@@ -113,13 +113,6 @@ exactly_once() {
   assert_output --partial 'k was started'
 }
 
-@test "--again and --until-success go with --once-per" {
-  needs_starts
-  refused 64 '--again goes with --once-per' run --key k --again -- true
-  refused 64 '--until-success goes with --once-per' run --key k --until-success -- true
-  DLOCK_ONCE_PER=day run -0 "$DLOCK" run --key k --again -- true
-}
-
 @test "--once-per: the slack; a period's jitter does not skip a run" {
   needs_starts
   began=$(now_ms)
