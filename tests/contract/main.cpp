@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include "contract/helpers.hpp"
@@ -34,6 +35,11 @@ const Subject& subject() { return *chosen; }
 void note_skip(const std::string& why) {
   ++skipped;
   std::printf("skipped: %s: %s\n", chosen->name.c_str(), why.c_str());
+}
+
+void skip_without(const std::string& program, int status) {
+  if (status != 77) std::exit(1);
+  throw Skip{program + " is not installed"};
 }
 
 std::unique_ptr<Backend> open_url(const std::string& text, const Settings& settings) {

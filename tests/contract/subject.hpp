@@ -43,6 +43,8 @@ const Subject& subject();  // the subject of this run
 struct Skip {
   std::string why;
 };
+// Skips a case without its server, or ends the run, as the status of test::without() says.
+[[noreturn]] void skip_without(const std::string& program, int status);
 
 // Opens a backend as the command line does.
 std::unique_ptr<Backend> open_url(const std::string& url, const Settings&);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include "contract/subject.hpp"
 #include "support/etcd_server.hpp"
 
@@ -24,10 +23,8 @@ const bool etcd_added = [] {
     add({.name = "etcd/" + std::string{traits.recipe},
          .traits = &traits,
          .make_store = [&traits]() -> std::unique_ptr<Store> {
-           if (!test::installed(test::etcd_program)) {
-             if (test::without(test::etcd_program) != test::skipped) std::exit(1);
-             throw Skip{"etcd is not installed"};
-           }
+           if (!test::installed(test::etcd_program))
+             skip_without("etcd", test::without(test::etcd_program));
            return std::make_unique<EtcdStore>(traits);
          },
          .remembers = false,  // tokens rise without a record

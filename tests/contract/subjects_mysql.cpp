@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include "contract/subject.hpp"
 #include "mysql/factory.hpp"
 #include "support/mariadb_server.hpp"
@@ -31,10 +30,7 @@ const bool mysql_added = [] {
     s.name = "mysql/" + std::string{traits.recipe} + suffix;
     s.traits = &traits;
     s.make_store = [&traits, items]() -> std::unique_ptr<Store> {
-      if (!test::mariadb_installed()) {
-        if (test::without("mariadbd") != test::skipped) std::exit(1);
-        throw Skip{"mariadbd is not installed"};
-      }
+      if (!test::mariadb_installed()) skip_without("mariadbd", test::without("mariadbd"));
       return std::make_unique<MysqlStore>(traits, items);
     };
     if (traits.liveness == Liveness::connection) {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include "contract/subject.hpp"
 #include "postgresql/factory.hpp"
 #include "support/postgres_server.hpp"
@@ -27,10 +26,7 @@ const bool postgresql_added = [] {
     s.name = "postgresql/" + std::string{traits.recipe} + suffix;
     s.traits = &traits;
     s.make_store = [&traits, items]() -> std::unique_ptr<Store> {
-      if (!test::postgres_installed()) {
-        if (test::without("postgres") != test::skipped) std::exit(1);
-        throw Skip{"postgres is not installed"};
-      }
+      if (!test::postgres_installed()) skip_without("postgres", test::without("postgres"));
       return std::make_unique<PostgresqlStore>(traits.recipe, items);
     };
     s.owner_across_backends = traits.liveness != Liveness::connection;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include "contract/subject.hpp"
 #include "redis/factory.hpp"
 #include "support/redis_client.hpp"
@@ -27,10 +26,8 @@ const bool redis_added = [] {
     add({.name = "redis/" + std::string{traits.recipe},
          .traits = &traits,
          .make_store = [&traits]() -> std::unique_ptr<Store> {
-           if (!test::installed("redis-server")) {
-             if (test::without("redis-server") != test::skipped) std::exit(1);
-             throw Skip{"redis-server is not installed"};
-           }
+           if (!test::installed("redis-server"))
+             skip_without("redis-server", test::without("redis-server"));
            return std::make_unique<RedisStore>(traits);
          }});
   return true;

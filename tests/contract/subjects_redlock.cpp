@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include "contract/subject.hpp"
 #include "support/redlock_masters.hpp"
 
@@ -20,10 +19,8 @@ const bool redlock_added = [] {
   add({.name = "redlock/redlock",
        .traits = &redlock::recipes[0],
        .make_store = []() -> std::unique_ptr<Store> {
-         if (!test::installed("redis-server")) {
-           if (test::without("redis-server") != test::skipped) std::exit(1);
-           throw Skip{"redis-server is not installed"};
-         }
+         if (!test::installed("redis-server"))
+           skip_without("redis-server", test::without("redis-server"));
          return std::make_unique<RedlockStore>();
        },
        // each undone attempt is followed by one with a new owner

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include "contract/subject.hpp"
 #include "support/zookeeper_client.hpp"
 
@@ -27,10 +26,7 @@ const bool zookeeper_added = [] {
     add({.name = "zookeeper/" + std::string{traits.recipe},
          .traits = &traits,
          .make_store = [&traits]() -> std::unique_ptr<Store> {
-           if (!test::zookeeper_installed()) {
-             if (test::without_zookeeper() != test::skipped) std::exit(1);
-             throw Skip{"ZooKeeper is not installed"};
-           }
+           if (!test::zookeeper_installed()) skip_without("ZooKeeper", test::without_zookeeper());
            return std::make_unique<ZookeeperStore>(traits);
          },
          .owner_across_backends = false,  // a node belongs to a session
