@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# `acquire --output env` without a lock: one line that fails when a shell evaluates it. (What is wrong
-# in a command line alone is in tests/pure/cli/command_line_test.)
+# `acquire --output env` without a lock: a line that fails when a shell evaluates it. What is wrong
+# with a command line alone is in tests/pure/cli/command_line_test.
 load common
 
 # closed STATUS ARGUMENT...: dlock ends with STATUS, and its output is the line that says so.
@@ -97,4 +97,37 @@ ended() { status=0 && { wait "$1" || status=$?; }; }
   ended $!
   assert_equal "$status: $(tail -n 1 out)" '123: (exit 123)'
   run -123 sh -c "$(cat out)"
+}
+
+# The lines of PAGE from the one that takes the lock to the one that gives it back.
+example_of() {
+  sed -n '/^\.Bd -literal/,/^\.Ed/p' "$BATS_TEST_DIRNAME/../../man/$1" |
+    sed -n '/^grant=\$(dlock acquire/,/^trap /p' | sed 's/\\-/-/g'
+}
+
+@test "the example of the manual in each shell: with the lock, or with none of the steps" {
+  mkdir bin
+  ln -s "$DLOCK" bin/dlock
+  PATH=$PWD/bin:$PATH
+  example=$(example_of dlock-acquire.1)
+  assert_equal "$(grep -c . <<<"$example")" 3
+  assert_equal "$example" "$(example_of dlock.1)"
+  printf '%s\n' "$example" 'echo "with $DLOCK_TOKEN"' \
+    'dlock check migrate --token "$DLOCK_TOKEN"' >free.sh
+  sed 's/-w 10s/-w 200ms/' free.sh >busy.sh
+  # The old form stops with set -e, or where its status is asked for.
+  echo 'eval "$(dlock acquire -n --key migrate --output env)" || exit; echo on' >asked.sh
+  echo 'set -e; eval "$(dlock acquire -n --key migrate --output env)"; echo on' >set_e.sh
+  for shell in dash 'bash --posix' bash ksh mksh zsh 'busybox sh'; do
+    command -v "${shell% *}" >/dev/null || continue
+    run -0 timeout 60 $shell free.sh
+    assert_regex "$shell: $output" 'with [1-9][0-9]*$'
+    is_free migrate
+    handle=$("$DLOCK" acquire --key migrate)
+    for script in busy asked set_e; do
+      run --separate-stderr timeout 60 $shell $script.sh
+      assert_equal "$shell $script: $status $output" "$shell $script: 75 "
+    done
+    "$DLOCK" release migrate --handle "$handle"
+  done
 }

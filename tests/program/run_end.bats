@@ -6,20 +6,15 @@ load run_helpers
 # A command that ignores TERM, reports it, and lives.
 stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
 
-@test "TERM, then KILL after --kill-after: the whole tree" {
-  start it on_file -k 300ms -- "${stubborn[@]}"
-  said it up
-  send it TERM
-  ended it 'signal 9 (KILL)'
-  assert_equal "$(events it)" 'acquired kill job_dead released exit'
-  key_is_free
-}
-
-@test "-k 0: KILL at once" {
-  start it on_file -k 0 -- "${stubborn[@]}"
-  said it up
-  send it TERM
-  ended it 'signal 9 (KILL)'
+@test "TERM, then KILL after --kill-after, at once with 0: the whole tree" {
+  for after in 300ms 0; do
+    start $after on_file -k $after -- "${stubborn[@]}"
+    said $after up
+    send $after TERM
+    ended $after 'signal 9 (KILL)'
+    assert_equal "$(events $after)" 'acquired kill job_dead released exit'
+    key_is_free
+  done
 }
 
 @test "a second ending signal escalates; the same one within 100 ms counts once" {

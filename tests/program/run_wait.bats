@@ -11,10 +11,21 @@ holder() {
   event holder acquired
 }
 
-@test "-n: busy is 75, names the holder, and does not wait" {
+@test "busy: 75 or the status of -E, at once or after -w; a line that names the holder, or none" {
   holder
   run -75 on_file -n -- touch ran
   assert_output --regexp "^dlock: $held; not waiting$"
+  run -75 on_file -w 0 -- touch ran
+  assert_output --partial 'not waiting'
+  run -9 on_file -n -E 9 -- touch ran
+  assert_output --partial 'k is held by'
+  run -0 on_file -n -E 0 -- touch ran
+  refute_output
+  run -75 on_file -n -q -- touch ran
+  refute_output
+  local began=$EPOCHREALTIME
+  run -75 on_file -w 700ms -- touch ran
+  (((${EPOCHREALTIME/[.,]/} - ${began/[.,]/}) >= 700000))
   [ ! -e ran ]
 }
 
@@ -72,17 +83,6 @@ holder() {
   [ -e ran ]
 }
 
-@test "-E: another status for busy, 0 says nothing; -q says nothing" {
-  holder
-  run -9 on_file -n -E 9 -- touch ran
-  assert_output --partial 'k is held by'
-  run -0 on_file -n -E 0 -- touch ran
-  refute_output
-  run -75 on_file -n -q -- touch ran
-  refute_output
-  [ ! -e ran ]
-}
-
 @test "a damaged state: a waiter reports it, and goes on waiting" {
   holder --op-timeout 500ms
   start waiter on_file -w 1h -- true
@@ -95,15 +95,6 @@ holder() {
   says waiter 'state: is damaged'
   rm locks/k/state # as the message advises, when no job runs under it
   ended waiter 'exit 0'
-}
-
-@test "-w: waits, then busy; 0 is -n" {
-  holder
-  run -75 on_file -w 0 -- touch ran
-  local began=$EPOCHREALTIME
-  run -75 on_file -w 700ms -- touch ran
-  (((${EPOCHREALTIME/[.,]/} - ${began/[.,]/}) >= 700000))
-  [ ! -e ran ]
 }
 
 @test "-w: granted in time" {
@@ -134,11 +125,9 @@ holder() {
 }
 
 @test "the waiting line: none when the lock comes sooner, none with -q" {
-  faults=grant_after=200ms
-  run -0 on_lease -- true
+  faults=grant_after=200ms run -0 on_lease -- true
   refute_output
-  faults=grant_after=1200ms
-  run -0 on_lease -q -- true
+  faults=grant_after=1200ms run -0 on_lease -q -- true
   refute_output
 }
 
@@ -172,15 +161,17 @@ holder() {
 }
 
 @test "unreachable at the start: 69, and the command is not run" {
-  faults=fail_open=unavailable
-  run -69 on_lease --connect-timeout 300ms -- touch ran
-  assert_output --regexp '^dlock: '
-  run -69 on_lease -n -- touch ran
-  run -69 on_lease -w 500ms -- touch ran
-  faults=fail_open=denied
-  run -77 on_lease -- touch ran
-  faults=fail_open=cannot_create
-  run -73 on_lease -- touch ran
+  while read -r fault status options; do
+    # shellcheck disable=SC2086
+    faults=fail_open=$fault run -"$status" on_lease $options -- touch ran
+    assert_output --regexp '^dlock: '
+  done <<'X'
+unavailable 69 --connect-timeout 300ms
+unavailable 69 -n
+unavailable 69 -w 500ms
+denied 77
+cannot_create 73
+X
   [ ! -e ran ]
 }
 
