@@ -58,6 +58,12 @@ json() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.
 # `inspect --json ARGUMENT...` prints.
 inspected() { assert_equal "$("$DLOCK" inspect -J "${@:3}" 2>/dev/null | json "$2")" "$1"; }
 
+# listed WANTED ARGUMENT...: that is what `inspect --no-heading ARGUMENT...` prints.
+listed() {
+  run -0 "$DLOCK" inspect --no-heading "${@:2}"
+  assert_equal "$output" "$1"
+}
+
 is_held() { run -75 "$DLOCK" inspect --check "$1"; }
 is_free() { run -0 "$DLOCK" inspect --check "$1"; }
 # waiting N KEY: so many wait for it.

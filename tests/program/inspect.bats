@@ -8,8 +8,7 @@ load common
   assert_line --index 0 --regexp \
     '^KEY +STATE +MODE +HOLDER +ASKED +AGE +LEASE +TOKEN +WAIT +REASON$'
   assert_line --index 1 '0 keys, 0 held, 0 waiting'
-  run -0 "$DLOCK" inspect --no-heading
-  assert_output ''
+  listed ''
   inspected '([], True)' 'j["keys"], j["complete"]'
 }
 
@@ -35,10 +34,8 @@ load common
   local times='[0-9:]{8} +[0-9.ms]+ +[0-9msh]+'
   assert_line --regexp "^held +held +exclusive +$holder +$times +[0-9]+ +0 +INC-812 ana$"
   assert_line '2 keys, 1 held, 0 waiting'
-  run -0 "$DLOCK" inspect --held --no-heading -o key
-  assert_output held
-  run -0 "$DLOCK" inspect --stale --no-heading -o key
-  assert_output ''
+  listed held --held -o key
+  listed '' --stale -o key
 }
 
 @test "columns: chosen, added, in any case" {
@@ -139,8 +136,7 @@ held
   eventually is_free short
   run -0 "$DLOCK" inspect short
   assert_line 'state    free'
-  run -0 "$DLOCK" inspect --stale --no-heading -o KEY
-  assert_output ''
+  listed '' --stale -o KEY
 }
 
 @test "a process of another PID namespace is not to be killed, nor called dead" {
@@ -221,8 +217,7 @@ held
   assert_line --regexp '^state +delayed'
   assert_line --regexp 'lease vanished; lock-delay for '
   is_held k
-  run -0 "$DLOCK" inspect --stale --no-heading -o KEY
-  assert_output k
+  listed k --stale -o KEY
 }
 
 @test "a holder that was killed is stale until the key is taken" {
@@ -231,8 +226,7 @@ held
   run -0 "$DLOCK" inspect k
   assert_line 'state    stale, exclusive'
   assert_line --regexp '^ +lease has ended with its process; the key can be taken$'
-  run -0 "$DLOCK" inspect --stale --no-heading -o KEY
-  assert_output k
+  listed k --stale -o KEY
   run -0 "$DLOCK" run -n --key k -- true
   run -0 "$DLOCK" inspect k
   assert_line 'state    free'
@@ -257,10 +251,8 @@ held
   run -0 "$DLOCK" inspect --csv -o KEY,AGE,LEASE,ASKED,REASON
   assert_line --index 0 'KEY,AGE_MS,LEASE_MS,ASKED,REASON'
   assert_line --index 1 --regexp '^"a,""b""",[0-9]+,[0-9]{7},20[0-9-]+T[0-9:.]+Z,"x,y"$'
-  run -0 "$DLOCK" inspect --csv --no-heading never
-  assert_output 'never,free,,,,,,0,0,'
-  run -0 "$DLOCK" inspect --csv --no-heading never -o HOLDER,KEY
-  assert_output ',never'
+  listed 'never,free,,,,,,0,0,' --csv never
+  listed ',never' --csv never -o HOLDER,KEY
 }
 
 @test "text of other programs reaches the terminal without control sequences" {
@@ -306,8 +298,7 @@ held
 
 @test "a pattern lists the keys that match; a key of that very name comes first" {
   for key in svc-a svc-b other; do "$DLOCK" acquire --key $key >/dev/null; done
-  run -0 "$DLOCK" inspect 'svc-*' --no-heading -o KEY
-  assert_output $'svc-a\nsvc-b'
+  listed $'svc-a\nsvc-b' 'svc-*' -o KEY
   inspected "['svc-b']" '[k["key"] for k in j["keys"]]' 'svc-[b]'
   run -0 "$DLOCK" inspect 'none-*'
   assert_line '0 keys, 0 held, 0 waiting'

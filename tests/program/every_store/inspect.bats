@@ -11,10 +11,8 @@ load stores
     --reason 'half way' >/dev/null
   "$DLOCK" acquire --key live >/dev/null
   eventually is_free k
-  run -0 "$DLOCK" inspect --stale --no-heading -o KEY,STATE,HOLDERS
-  assert_output 'k  stale  0'
-  run -0 "$DLOCK" inspect --held --no-heading -o KEY
-  assert_output live
+  listed 'k  stale  0' --stale -o KEY,STATE,HOLDERS
+  listed live --held -o KEY
   run -0 "$DLOCK" inspect k
   assert_line 'state    stale, exclusive'
   assert_line --regexp "^holder +$(hostname):[0-9]+ "
@@ -25,8 +23,7 @@ load stores
   assert_output --partial 'k is not held'
   run -75 "$DLOCK" release --key k --revoke --wait 10s
   run -0 "$DLOCK" run -n --key k -- true
-  run -0 "$DLOCK" inspect --stale --no-heading -o KEY
-  assert_output ''
+  listed '' --stale -o KEY
 }
 
 @test "a key that was taken and is free again is not called never taken" {
