@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// What `answer` makes of the first report that it has an answer to, and nothing after 60 s while the
+// What `answer` makes of the first report that it has an answer to; nothing after 60 s while the
 // machine is awake.
 using Answer = std::function<std::optional<bool>(const run::KeeperEvent&)>;
 std::optional<bool> first_answer(run::Keeper& keeper, const Answer& answer) {
@@ -98,8 +98,8 @@ class Queue final : public run::Wrapped {
   Poll poll_;
 };
 
-// The minutes of a wait of two hours in which a keeper looked at its queue and got an answer. Nobody
-// moves in it: each look takes as long as it may, which passes at once.
+// The minutes of a wait of two hours in which a keeper got an answer from its queue, in which no one
+// moves: each look takes as long as it may, which passes at once.
 std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
   struct Looks {
     Duration silence{};  // of the store, before its first answer
@@ -201,7 +201,7 @@ TEST_CASE("after a release that needed no thread, none is started") {
   CHECK_FALSE(keeper.started());
 }
 
-// A look costs the store something, and on `file` reads the whole queue, for each of those who wait.
+// A look costs the store something, and on `file` reads the whole queue, for each one who waits.
 // (On a terminal it comes each second: tests/program/tty.bats.)
 TEST_CASE("a waiter looks at its queue when a line about it is due, and each 10 min at least") {
   const Duration silence = GENERATE(0s, 1s);
