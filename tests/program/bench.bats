@@ -52,8 +52,7 @@ nothing_left() { assert_equal "$(find locks -mindepth 1 -not -name .dlock)" ''; 
   assert_equal "$(json 'j["runs"][0]["grants"]' <<<"$output")" 500
   run --separate-stderr -0 timeout 50 "$DLOCK" bench -d 1s --rate 100 -c 4 --scenario uncontended \
     --output json
-  run -0 json '80 <= j["runs"][0]["grants_per_s"] <= 120' <<<"$output"
-  assert_output True
+  json_is True '80 <= j["runs"][0]["grants_per_s"] <= 120' <<<"$output"
 }
 
 @test "with --rate, a late start counts: coordinated omission" {
@@ -61,14 +60,12 @@ nothing_left() { assert_equal "$(find locks -mindepth 1 -not -name .dlock)" ''; 
   # delayed requests must show it.
   run --separate-stderr -0 timeout 50 "$DLOCK" bench -d 1s --rate 100 -c 1 --hold 50ms \
     --scenario uncontended --output json
-  run -0 json 'j["runs"][0]["latency_us"]["acquire"]["max"] > 300000' <<<"$output"
-  assert_output True
+  json_is True 'j["runs"][0]["latency_us"]["acquire"]["max"] > 300000' <<<"$output"
 }
 
 @test "crash: time until the next grant" {
   run --separate-stderr -0 timeout 50 "$DLOCK" bench --scenario crash --output json
-  run -0 json '0 < j["runs"][0]["latency_us"]["takeover"]["max"] < 2000000' <<<"$output"
-  assert_output True
+  json_is True '0 < j["runs"][0]["latency_us"]["takeover"]["max"] < 2000000' <<<"$output"
   nothing_left
 }
 
@@ -94,8 +91,7 @@ nothing_left() { assert_equal "$(find locks -mindepth 1 -not -name .dlock)" ''; 
 @test "500 clients" {
   run --separate-stderr -0 timeout 55 "$DLOCK" bench -c 500 -N 50 --op-timeout 20s --ttl 120s \
     --scenario handoff --output json
-  run -0 json '[j["runs"][0][n] for n in ("clients", "errors", "overlaps")]' <<<"$output"
-  assert_output '[500, 0, 0]'
+  json_is '[500, 0, 0]' '[j["runs"][0][n] for n in ("clients", "errors", "overlaps")]' <<<"$output"
   nothing_left
 }
 
@@ -104,13 +100,12 @@ nothing_left() { assert_equal "$(find locks -mindepth 1 -not -name .dlock)" ''; 
   assert_line --index 0 --partial ', 3 times, median [range]'
   assert_line --regexp '^file lease +[0-9 .]+ \[[0-9 .]+-[0-9 .]+\] '
   run --separate-stderr -0 quick --scenario handoff --repeat 3 --output json
-  run -0 json '(
+  json_is True '(
     j["pass"] and j["complete"] and len(j["runs"]) == 1 and
     sorted(j["runs"][0]["grants_per_s_rounds"])[1] == j["runs"][0]["grants_per_s"] and
     len(j["runs"][0]["grants_per_s_rounds"]) == 3 and
     j["runs"][0]["latency_us"]["handoff"]["p99"] > 0 and
     0.6 <= j["runs"][0]["seconds"] < 5)' <<<"$output"
-  assert_output True
 }
 
 @test "-P prints lines, whether there is a terminal or not" {

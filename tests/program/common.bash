@@ -54,9 +54,10 @@ with_item() {
 
 # json EXPRESSION <<<TEXT: a Python expression over the value `j`.
 json() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
-# inspected WANTED EXPRESSION [ARGUMENT...]: that is the value of the expression over what
-# `inspect --json ARGUMENT...` prints.
-inspected() { assert_equal "$("$DLOCK" inspect -J "${@:3}" 2>/dev/null | json "$2")" "$1"; }
+# json_is WANTED EXPRESSION <<<TEXT: WANTED is its value.
+json_is() { assert_equal "$(json "$2")" "$1"; }
+# inspected WANTED EXPRESSION [ARGUMENT...]: of what `inspect --json ARGUMENT...` prints.
+inspected() { "$DLOCK" inspect -J "${@:3}" 2>/dev/null | json_is "$1" "$2"; }
 
 # listed WANTED ARGUMENT...: that is what `inspect --no-heading ARGUMENT...` prints.
 listed() {

@@ -337,8 +337,7 @@ held
   local next='hour in [0-9ms]+, day in [0-9hms]+, week in [0-9dhms]+, month in [0-9dhms]+'
   assert_line --regexp "^next +by --once-per $next, or a duration after the start\$"
   inspected 20 'j["last_start"][:2]' k
-  run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k --watch=10ms -J | head -n 1)"
-  assert_output 20
+  json_is 20 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k --watch=10ms -J | head -n 1)"
   echo other >locks/k/started # JSON says why it is not known
   inspected "(None, False, 'is not what this version of dlock writes')" \
     'j["last_start"], j["complete"], j["error"][-40:]' k

@@ -43,15 +43,14 @@ load common
 }
 
 @test "--explain and --version as JSON" {
-  run -0 json 'j["keys"], j["leased"], j["ttl_ms"], "if_dlock_dies" in j' \
+  json_is "(['a', 'b'], False, 30000, True)" \
+    'j["keys"], j["leased"], j["ttl_ms"], "if_dlock_dies" in j' \
     <<<"$("$DLOCK" run --explain --key a --key b --json -- true)"
-  assert_output "(['a', 'b'], False, 30000, True)"
   DLOCK_OUTPUT=json run -0 "$DLOCK" run --key k -- true # of other commands
   assert_output ''
-  run -0 json \
+  json_is "(2, ['lease'])" \
     'j["version"].count("."), [b["default"] for b in j["backends"] if b["family"] == "file"]' \
     <<<"$("$DLOCK" --version --output=json)"
-  assert_output "(2, ['lease'])"
   assert_equal "$("$DLOCK" --version --output text)" "$("$DLOCK" --version)"
 }
 

@@ -264,8 +264,10 @@ MODES
   assert_line '--build build-prove --target file_prove'
 }
 
-# ctest, with a test that outlives it, but of the other tests.
-stand_in_ctest() {
+# The same, with a ctest that has done those of build-test at once and waits for any other test.
+tree_of_waiting_tests() {
+  tree_of_tests
+  printf '#!/bin/sh\n' >"$tree/scripts/check"
   cat >"$BATS_TEST_TMPDIR/bin/ctest" <<'STAND_IN'
 #!/bin/sh
 if [ "$2" = build-test ]; then
@@ -280,9 +282,7 @@ STAND_IN
 }
 
 @test "test: Ctrl-C ends the tests that wait, too" {
-  tree_of_tests
-  stand_in_ctest
-  printf '#!/bin/sh\n' >"$tree/scripts/check"
+  tree_of_waiting_tests
   "$PTY_DRIVE" "$tree/scripts/test" --rest <<STEPS
     file $BATS_TEST_TMPDIR/bin/ctest.defaults
     file $BATS_TEST_TMPDIR/bin/ctest.build-asan
@@ -292,9 +292,7 @@ STEPS
 }
 
 @test "test: a build that fails ends the tests that wait" {
-  tree_of_tests
-  stand_in_ctest
-  printf '#!/bin/sh\n' >"$tree/scripts/check"
+  tree_of_waiting_tests
   cat >"$BATS_TEST_TMPDIR/bin/cmake" <<'STAND_IN'
 #!/bin/sh
 case $* in

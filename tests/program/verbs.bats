@@ -205,11 +205,9 @@ STEPS
   run -0 "$DLOCK" acquire --key k --ttl 90s --output json
   assert_equal "${#lines[@]}" 1
   local grant=$output
-  run -0 json '" ".join(j)' <<<"$grant"
-  assert_output 'key keys handle token sequencer scheme recipe mode slot ttl_ms'
-  run -0 json 'j["key"], j["keys"], j["scheme"], j["recipe"], j["mode"], j["slot"], j["ttl_ms"]' \
-    <<<"$grant"
-  assert_output "('k', ['k'], 'file', 'lease', 'exclusive', None, 90000)"
+  json_is 'key keys handle token sequencer scheme recipe mode slot ttl_ms' '" ".join(j)' <<<"$grant"
+  json_is "('k', ['k'], 'file', 'lease', 'exclusive', None, 90000)" \
+    'j["key"], j["keys"], j["scheme"], j["recipe"], j["mode"], j["slot"], j["ttl_ms"]' <<<"$grant"
 }
 
 @test "--output env is safe for eval, whatever the key" {

@@ -10,10 +10,8 @@ hosts() { # OPTION...: many hosts with crons a little apart; $DLOCK_TEST_TICKS f
     "$DLOCK" hosts -b "$DLOCK_BACKEND" --key report -n -E 0 "$@"
 }
 exactly_once() {
-  run -0 json \
-    '(j["ticks"] > 0, j["ticks"] == j["runs"], j["not_exactly_once"], list(j["statuses"]))' \
-    <<<"$1"
-  assert_output "(True, True, 0, ['0'])"
+  json_is "(True, True, 0, ['0'])" \
+    '(j["ticks"] > 0, j["ticks"] == j["runs"], j["not_exactly_once"], list(j["statuses"]))' <<<"$1"
 }
 
 @test "--min-hold: eight hosts run a job exactly once per tick" {
@@ -27,8 +25,7 @@ exactly_once() {
 
 @test "without both the job runs more often: the two tests above can fail" {
   on_file || skip 'once is enough'
-  run -0 json 'j["runs"] > j["ticks"] > 0' <<<"$(hosts)"
-  assert_output True
+  json_is True 'j["runs"] > j["ticks"] > 0' <<<"$(hosts)"
 }
 
 @test "--min-hold: dlock ends with the job, the lease is shortened to the remainder" {
