@@ -31,208 +31,188 @@ void need_leases() {
 
 }  // namespace
 
-TEST_CASE("a lease that has ended is lost and never revived") {
-  run([](Store& store) {
-    need_leases();
-    const auto backend = store.open({}), other = store.open({});
-    const Granted g = take(*backend, short_lease("k"));
-    REQUIRE(
-        becomes([&] { return other->check(key("k"), g.lease.token).value() == Validity::stale; }));
-    CHECK(Clock::now() >= g.lease.deadline);
-    CHECK(lost(backend->renew(g.lease, 60s)));
-    CHECK(other->check(key("k"), g.lease.token).value() == Validity::stale);
-    CHECK(backend->release(g.lease).value() == Released::was_not_held);
-  });
+CONTRACT_CASE("a lease that has ended is lost and never revived") {
+  need_leases();
+  const auto backend = store.open({}), other = store.open({});
+  const Granted g = take(*backend, short_lease("k"));
+  REQUIRE(
+      becomes([&] { return other->check(key("k"), g.lease.token).value() == Validity::stale; }));
+  CHECK(Clock::now() >= g.lease.deadline);
+  CHECK(lost(backend->renew(g.lease, 60s)));
+  CHECK(other->check(key("k"), g.lease.token).value() == Validity::stale);
+  CHECK(backend->release(g.lease).value() == Released::was_not_held);
 }
 
-TEST_CASE("a waiter gets the key when the lease ends, not before") {
-  run([](Store& store) {
-    need_leases();
-    const auto backend = store.open({}), other = store.open({});
-    // A busy machine may come to the waiter only when the lease is over.
-    std::optional<Granted> held;
-    std::unique_ptr<Waiter> w;
-    for (int i = 0; !w && i < 20; ++i) {
-      held = take(*backend, short_lease("k"));
-      auto asked = other->enqueue(request("k")).value();
-      const auto p = step(*asked, 0s);
-      if (std::holds_alternative<Waiting>(p)) w = std::move(asked);
-      else {
-        CHECK(Clock::now() >= held->lease.deadline);
-        CHECK(other->release(std::get<Granted>(p).lease).value() == Released::yes);
-      }
+CONTRACT_CASE("a waiter gets the key when the lease ends, not before") {
+  need_leases();
+  const auto backend = store.open({}), other = store.open({});
+  // A busy machine may come to the waiter only when the lease is over.
+  std::optional<Granted> held;
+  std::unique_ptr<Waiter> w;
+  for (int i = 0; !w && i < 20; ++i) {
+    held = take(*backend, short_lease("k"));
+    auto asked = other->enqueue(request("k")).value();
+    const auto p = step(*asked, 0s);
+    if (std::holds_alternative<Waiting>(p)) w = std::move(asked);
+    else {
+      CHECK(Clock::now() >= held->lease.deadline);
+      CHECK(other->release(std::get<Granted>(p).lease).value() == Released::yes);
     }
-    REQUIRE(w);
-    const Granted& g = *held;
-    const Granted next = take(*w);
-    CHECK(Clock::now() >= g.lease.deadline);
-    CHECK(next.lease.token > g.lease.token);
-    CHECK(lost(backend->renew(g.lease, 60s)));
-    CHECK(kept(other->renew(next.lease, 60s)));
-  });
+  }
+  REQUIRE(w);
+  const Granted& g = *held;
+  const Granted next = take(*w);
+  CHECK(Clock::now() >= g.lease.deadline);
+  CHECK(next.lease.token > g.lease.token);
+  CHECK(lost(backend->renew(g.lease, 60s)));
+  CHECK(kept(other->renew(next.lease, 60s)));
 }
 
-TEST_CASE("a renewed lease outlives its first deadline") {
-  run([](Store& store) {
-    need_leases();
-    need(subject().traits->liveness != Liveness::session, "renewals for longer than the first ttl");
-    const auto backend = store.open({}), other = store.open({});
-    Granted g = take(*backend, short_lease("k"));
-    auto again = backend->renew(g.lease, 60s).value();
-    // A busy machine may come to the renewal only when the lease is over.
-    for (int i = 0; std::holds_alternative<Lost>(again) && i < 20; ++i) {
-      REQUIRE(Clock::now() >= g.lease.deadline);
-      g = take(*backend, short_lease("k"));
-      again = backend->renew(g.lease, 60s).value();
-    }
-    REQUIRE(std::holds_alternative<Kept>(again));
-    auto w = in_queue(*other, request("k"));
-    CHECK(std::holds_alternative<Waiting>(step(*w, 2 * subject().shortest_ttl)));
-    CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
-    // A renewal may also bring the end nearer.
-    REQUIRE(kept(backend->renew(g.lease, subject().shortest_ttl)));
-    CHECK(take(*w).lease.token > g.lease.token);
-  });
+CONTRACT_CASE("a renewed lease outlives its first deadline") {
+  need_leases();
+  need(subject().traits->liveness != Liveness::session, "renewals for longer than the first ttl");
+  const auto backend = store.open({}), other = store.open({});
+  Granted g = take(*backend, short_lease("k"));
+  auto again = backend->renew(g.lease, 60s).value();
+  // A busy machine may come to the renewal only when the lease is over.
+  for (int i = 0; std::holds_alternative<Lost>(again) && i < 20; ++i) {
+    REQUIRE(Clock::now() >= g.lease.deadline);
+    g = take(*backend, short_lease("k"));
+    again = backend->renew(g.lease, 60s).value();
+  }
+  REQUIRE(std::holds_alternative<Kept>(again));
+  auto w = in_queue(*other, request("k"));
+  CHECK(std::holds_alternative<Waiting>(step(*w, 2 * subject().shortest_ttl)));
+  CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
+  // A renewal may also bring the end nearer.
+  REQUIRE(kept(backend->renew(g.lease, subject().shortest_ttl)));
+  CHECK(take(*w).lease.token > g.lease.token);
 }
 
-TEST_CASE("a detached lease survives the closing of its Backend") {
-  run([](Store& store) {
-    need(subject().traits->detached, "detached leases");
-    auto backend = store.open({});
-    const Granted g = take(*backend, detached(request("k"), 60s));
-    CHECK(g.hold_fd == -1);
-    CHECK_FALSE(g.lease.attached);
-    CHECK(g.lease.deadline != no_deadline);
-    backend.reset();
-    const auto other = store.open({}), third = store.open({});
-    CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
-    CHECK_FALSE(free_now(*third, request("k")));
-    // A handle contains the owner and the ticket, nothing else.
-    Lease handle{key("k"), g.lease.owner};
-    handle.ticket = g.lease.ticket;
-    const auto again = other->renew(handle, 30s).value();
-    REQUIRE(std::holds_alternative<Kept>(again));
-    CHECK(std::get<Kept>(again).lease.token == g.lease.token);
-    CHECK(other->release(handle).value() == Released::yes);
-    CHECK(free_now(*third, request("k")));
-  });
+CONTRACT_CASE("a detached lease survives the closing of its Backend") {
+  need(subject().traits->detached, "detached leases");
+  auto backend = store.open({});
+  const Granted g = take(*backend, detached(request("k"), 60s));
+  CHECK(g.hold_fd == -1);
+  CHECK_FALSE(g.lease.attached);
+  CHECK(g.lease.deadline != no_deadline);
+  backend.reset();
+  const auto other = store.open({}), third = store.open({});
+  CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
+  CHECK_FALSE(free_now(*third, request("k")));
+  // A handle contains the owner and the ticket, nothing else.
+  Lease handle{key("k"), g.lease.owner};
+  handle.ticket = g.lease.ticket;
+  const auto again = other->renew(handle, 30s).value();
+  REQUIRE(std::holds_alternative<Kept>(again));
+  CHECK(std::get<Kept>(again).lease.token == g.lease.token);
+  CHECK(other->release(handle).value() == Released::yes);
+  CHECK(free_now(*third, request("k")));
 }
 
-TEST_CASE("detach: the lock outlives its process, for as long as asked") {
-  run([](Store& store) {
-    need(subject().traits->detached, "detached leases");
-    auto backend = store.open({});
-    const auto other = store.open({});
-    const Granted g = take(*backend, request("k"));
-    auto w = in_queue(*other, request("k"));
-    const auto answer = backend->detach(g.lease, 2 * subject().shortest_ttl).value();
-    REQUIRE(std::holds_alternative<Kept>(answer));
-    const Lease lease = std::get<Kept>(answer).lease;
-    CHECK_FALSE(lease.attached);
-    CHECK(lease.token == g.lease.token);
-    CHECK(lease.deadline <= later(Clock::now(), 2 * subject().shortest_ttl));
-    backend.reset();
-    const Validity meanwhile = other->check(key("k"), g.lease.token).value();
-    // a busy machine may come to the question only when the time is over
-    if (Clock::now() < lease.deadline) CHECK(meanwhile == Validity::valid);
-    const Granted next = take(*w);
-    CHECK(Clock::now() >= lease.deadline);
-    CHECK(next.lease.token > g.lease.token);
-  });
+CONTRACT_CASE("detach: the lock outlives its process, for as long as asked") {
+  need(subject().traits->detached, "detached leases");
+  auto backend = store.open({});
+  const auto other = store.open({});
+  const Granted g = take(*backend, request("k"));
+  auto w = in_queue(*other, request("k"));
+  const auto answer = backend->detach(g.lease, 2 * subject().shortest_ttl).value();
+  REQUIRE(std::holds_alternative<Kept>(answer));
+  const Lease lease = std::get<Kept>(answer).lease;
+  CHECK_FALSE(lease.attached);
+  CHECK(lease.token == g.lease.token);
+  CHECK(lease.deadline <= later(Clock::now(), 2 * subject().shortest_ttl));
+  backend.reset();
+  const Validity meanwhile = other->check(key("k"), g.lease.token).value();
+  // a busy machine may come to the question only when the time is over
+  if (Clock::now() < lease.deadline) CHECK(meanwhile == Validity::valid);
+  const Granted next = take(*w);
+  CHECK(Clock::now() >= lease.deadline);
+  CHECK(next.lease.token > g.lease.token);
 }
 
-TEST_CASE("detach is refused where nothing outlives the process") {
-  run([](Store& store) {
-    if (subject().traits->detached) throw Skip{"detaches"};
+CONTRACT_CASE("detach is refused where nothing outlives the process") {
+  if (subject().traits->detached) throw Skip{"detaches"};
+  const auto backend = store.open({});
+  const Granted g = take(*backend, request("k"));
+  const auto answer = backend->detach(g.lease, 60s);
+  REQUIRE_FALSE(answer.has_value());
+  CHECK(answer.error().code == Errc::usage);
+  CHECK(kept(backend->renew(g.lease, 60s)));
+}
+
+CONTRACT_CASE("an attached lock ends with its Backend") {
+  need(by_descriptor(), "locks that end with their process");
+  auto backend = store.open({});
+  const auto other = store.open({}), third = store.open({});
+  const Granted g = take(*backend, request("k"));
+  auto w = in_queue(*other, request("k"));
+  backend.reset();
+  const auto over = [&] {
+    return third->check(key("k"), g.lease.token).value() == Validity::stale;
+  };
+  if (process_bound()) CHECK(over());
+  else CHECK(becomes(over));  // a server takes time to notice
+  CHECK(take(*w).lease.token > g.lease.token);
+}
+
+CONTRACT_CASE("a duplicate of hold_fd keeps the lock when its Backend is gone") {
+  need(by_descriptor(), "a lock that ends with a descriptor");
+  auto backend = store.open({});
+  const auto other = store.open({});
+  const Granted g = take(*backend, request("k"));
+  REQUIRE(g.hold_fd >= 0);
+  Fd guard(::fcntl(g.hold_fd, F_DUPFD_CLOEXEC, 3));
+  auto w = in_queue(*other, request("k"));
+  backend.reset();
+  CHECK(std::holds_alternative<Waiting>(step(*w, 50ms)));
+  CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
+  guard.reset();
+  CHECK(take(*w).lease.token > g.lease.token);
+}
+
+CONTRACT_CASE("a killed process gives its lock up") {
+  need(subject().across_processes, "a store that other processes see");
+  int ready[2];
+  REQUIRE(::pipe2(ready, O_CLOEXEC) == 0);
+  Fd read_end(ready[0]), write_end(ready[1]);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
     const auto backend = store.open({});
-    const Granted g = take(*backend, request("k"));
-    const auto answer = backend->detach(g.lease, 60s);
-    REQUIRE_FALSE(answer.has_value());
-    CHECK(answer.error().code == Errc::usage);
-    CHECK(kept(backend->renew(g.lease, 60s)));
-  });
-}
-
-TEST_CASE("an attached lock ends with its Backend") {
-  run([](Store& store) {
-    need(by_descriptor(), "locks that end with their process");
-    auto backend = store.open({});
-    const auto other = store.open({}), third = store.open({});
-    const Granted g = take(*backend, request("k"));
-    auto w = in_queue(*other, request("k"));
-    backend.reset();
-    const auto over = [&] {
-      return third->check(key("k"), g.lease.token).value() == Validity::stale;
-    };
-    if (process_bound()) CHECK(over());
-    else CHECK(becomes(over));  // a server takes time to notice
-    CHECK(take(*w).lease.token > g.lease.token);
-  });
-}
-
-TEST_CASE("a duplicate of hold_fd keeps the lock when its Backend is gone") {
-  run([](Store& store) {
-    need(by_descriptor(), "a lock that ends with a descriptor");
-    auto backend = store.open({});
-    const auto other = store.open({});
-    const Granted g = take(*backend, request("k"));
-    REQUIRE(g.hold_fd >= 0);
-    Fd guard(::fcntl(g.hold_fd, F_DUPFD_CLOEXEC, 3));
-    auto w = in_queue(*other, request("k"));
-    backend.reset();
-    CHECK(std::holds_alternative<Waiting>(step(*w, 50ms)));
-    CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
-    guard.reset();
-    CHECK(take(*w).lease.token > g.lease.token);
-  });
-}
-
-TEST_CASE("a killed process gives its lock up") {
-  run([](Store& store) {
-    need(subject().across_processes, "a store that other processes see");
-    int ready[2];
-    REQUIRE(::pipe2(ready, O_CLOEXEC) == 0);
-    Fd read_end(ready[0]), write_end(ready[1]);
-    const pid_t holder = ::fork();
-    if (holder == 0) {
-      const auto backend = store.open({});
-      Request r = request("k");
-      r.ttl = subject().shortest_ttl;
-      const Granted g = take(*backend, r);
-      (void)!::write(write_end.get(), &g.lease.token, sizeof g.lease.token);
-      for (;;) ::pause();
-    }
-    FencingToken token = 0;
-    write_end.reset();
-    REQUIRE(::read(read_end.get(), &token, sizeof token) == sizeof token);
-    const auto backend = store.open({});
-    auto w = backend->enqueue(request("k")).value();
-    if (process_bound()) CHECK(std::holds_alternative<Waiting>(step(*w, 50ms)));
-    ::kill(holder, SIGKILL);
-    CHECK(take(*w).lease.token > token);
-    ::waitpid(holder, nullptr, 0);
-  });
-}
-
-TEST_CASE("lock-delay: after a holder has vanished, and only then") {
-  run([](Store& store) {
-    need(subject().traits->lock_delay, "a lock-delay");
-    const Duration delay = 400ms;
-    Request r = process_bound() ? request("k") : short_lease("k");
-    r.lock_delay = delay;
-    auto backend = store.open({});
-    const auto other = store.open({});
-    const Granted clean = take(*backend, r);
-    backend->release(clean.lease).value();
-    CHECK(free_now(*other, request("k")));
-
-    r.owner = Owner::random();
+    Request r = request("k");
+    r.ttl = subject().shortest_ttl;
     const Granted g = take(*backend, r);
-    auto w = in_queue(*other, request("k"));
-    const Deadline vanished = process_bound() ? Clock::now() : g.lease.deadline;
-    backend.reset();
-    const Granted next = take(*w);
-    CHECK(Clock::now() >= later(vanished, delay));
-    CHECK(next.lease.token > g.lease.token);
-  });
+    (void)!::write(write_end.get(), &g.lease.token, sizeof g.lease.token);
+    for (;;) ::pause();
+  }
+  FencingToken token = 0;
+  write_end.reset();
+  REQUIRE(::read(read_end.get(), &token, sizeof token) == sizeof token);
+  const auto backend = store.open({});
+  auto w = backend->enqueue(request("k")).value();
+  if (process_bound()) CHECK(std::holds_alternative<Waiting>(step(*w, 50ms)));
+  ::kill(holder, SIGKILL);
+  CHECK(take(*w).lease.token > token);
+  ::waitpid(holder, nullptr, 0);
+}
+
+CONTRACT_CASE("lock-delay: after a holder has vanished, and only then") {
+  need(subject().traits->lock_delay, "a lock-delay");
+  const Duration delay = 400ms;
+  Request r = process_bound() ? request("k") : short_lease("k");
+  r.lock_delay = delay;
+  auto backend = store.open({});
+  const auto other = store.open({});
+  const Granted clean = take(*backend, r);
+  backend->release(clean.lease).value();
+  CHECK(free_now(*other, request("k")));
+
+  r.owner = Owner::random();
+  const Granted g = take(*backend, r);
+  auto w = in_queue(*other, request("k"));
+  const Deadline vanished = process_bound() ? Clock::now() : g.lease.deadline;
+  backend.reset();
+  const Granted next = take(*w);
+  CHECK(Clock::now() >= later(vanished, delay));
+  CHECK(next.lease.token > g.lease.token);
 }

@@ -18,7 +18,7 @@ inline constexpr Duration patient = 30s;  // longer than anything here may take 
 
 void note_skip(const std::string& why);
 
-// Runs the body of a case with its store; a feature that cannot be tested is reported.
+// Runs a case with its store; a feature that cannot be tested is reported.
 template <class Body>
 void run(Body body) {
   try {
@@ -26,6 +26,13 @@ void run(Body body) {
     body(*store);
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
+
+// A case of the contract: the body that follows has a `store` of its own.
+#define CONTRACT_CASE(title) CONTRACT_CASE_OF(INTERNAL_CATCH_UNIQUE_NAME(contract_case_), title)
+#define CONTRACT_CASE_OF(body, title)              \
+  static void body(dlock::contract::Store& store); \
+  TEST_CASE(title) { dlock::contract::run(body); } \
+  static void body([[maybe_unused]] dlock::contract::Store& store)
 
 inline void need(bool claimed, const char* what) {
   if (!claimed) throw Skip{std::string("does not claim ") + what};

@@ -6,40 +6,38 @@
 
 namespace dlock::contract {
 
-TEST_CASE(
+CONTRACT_CASE(
     "several keys taken anew have another owner and a late release of the first attempt affects "
     "nothing") {
-  run([](Store& store) {
-    const auto other = store.open({}), admin = store.open({});
-    const Granted b = take(*other, request("b"));
-    auto own = store.open({});
-    Backend& inner = *own;
-    dlock::run::OtherKeys others;
-    const auto all = dlock::run::several(std::move(own), {key("a"), key("b")},
-                                         {.proven = 4s, .renew_every = 1s}, others);
-    Request r = request("a");
-    r.ttl = std::max<Duration>(4s, subject().shortest_ttl);
-    const auto place = all->enqueue(r).value();
-    CHECK(std::holds_alternative<Waiting>(step(*place, 0s)));
-    REQUIRE(admin->force_release(key("a"), std::nullopt).value() == Released::yes);
-    // It notices at a renewal, releases what it has, and begins again.
-    const auto noticed = [&] {
-      const auto p = step(*place, 100ms);
-      return std::holds_alternative<Waiting>(p) &&
-             std::get<Waiting>(p).why.find("taken anew") != std::string::npos;
-    };
-    REQUIRE(becomes(noticed));
-    CHECK(other->release(b.lease).value() == Released::yes);
-    const Granted granted = take(*place);
-    REQUIRE(others.leases.size() == 1);
-    for (const Lease& l : {granted.lease, others.leases[0]}) {
-      CHECK(l.owner != r.owner);
-      CHECK(inner.release(Lease{.key = l.key, .owner = r.owner, .token = l.token}).value() ==
-            Released::was_not_held);
-      CHECK(other->check(l.key, l.owner).value() == Validity::valid);
-    }
-    CHECK(all->release(granted.lease).value() == Released::yes);
-  });
+  const auto other = store.open({}), admin = store.open({});
+  const Granted b = take(*other, request("b"));
+  auto own = store.open({});
+  Backend& inner = *own;
+  dlock::run::OtherKeys others;
+  const auto all = dlock::run::several(std::move(own), {key("a"), key("b")},
+                                       {.proven = 4s, .renew_every = 1s}, others);
+  Request r = request("a");
+  r.ttl = std::max<Duration>(4s, subject().shortest_ttl);
+  const auto place = all->enqueue(r).value();
+  CHECK(std::holds_alternative<Waiting>(step(*place, 0s)));
+  REQUIRE(admin->force_release(key("a"), std::nullopt).value() == Released::yes);
+  // It notices at a renewal, releases what it has, and begins again.
+  const auto noticed = [&] {
+    const auto p = step(*place, 100ms);
+    return std::holds_alternative<Waiting>(p) &&
+           std::get<Waiting>(p).why.find("taken anew") != std::string::npos;
+  };
+  REQUIRE(becomes(noticed));
+  CHECK(other->release(b.lease).value() == Released::yes);
+  const Granted granted = take(*place);
+  REQUIRE(others.leases.size() == 1);
+  for (const Lease& l : {granted.lease, others.leases[0]}) {
+    CHECK(l.owner != r.owner);
+    CHECK(inner.release(Lease{.key = l.key, .owner = r.owner, .token = l.token}).value() ==
+          Released::was_not_held);
+    CHECK(other->check(l.key, l.owner).value() == Validity::valid);
+  }
+  CHECK(all->release(granted.lease).value() == Released::yes);
 }
 
 }  // namespace dlock::contract

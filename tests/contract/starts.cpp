@@ -20,133 +20,123 @@ Noted change(Backend& b, const Lease& lease, const std::optional<Start>& was,
 
 }  // namespace
 
-TEST_CASE("starts: noted under a grant in force, and by no other") {
-  run([](Store& store) {
-    need_starts();
-    const auto backend = store.open({}), other = store.open({});
-    const std::int64_t before = wall_micros();
-    const Granted g = take(*backend, request("k"));
-    const Starts none = starts_of(*backend);
-    CHECK_FALSE(none.last);
-    CHECK(std::llabs(none.now - before) < 30'000'000);
-    const Start one = start_at(none), two = start_at(none, 1);
-    Lease foreign = g.lease;
-    foreign.owner = Owner::random();
-    CHECK(change(*other, foreign, {}, one) == Noted::not_held);
-    CHECK_FALSE(starts_of(*other).last);
-    CHECK(change(*backend, g.lease, {}, one) == Noted::yes);
-    CHECK(starts_of(*other).last == one);
-    CHECK(backend->release(g.lease).value() == Released::yes);
-    CHECK(change(*backend, g.lease, one, two) == Noted::not_held);
-    CHECK(change(*backend, g.lease, one, {}) == Noted::not_held);
-    CHECK(starts_of(*other).last == one);
-    const Granted next = take(*other, request("k"));
-    CHECK(change(*backend, g.lease, one, two) == Noted::not_held);
-    CHECK(starts_of(*other).last == one);
-    CHECK(change(*other, next.lease, one, two) == Noted::yes);
-    CHECK(starts_of(*backend).last == two);
-  });
+CONTRACT_CASE("starts: noted under a grant in force, and by no other") {
+  need_starts();
+  const auto backend = store.open({}), other = store.open({});
+  const std::int64_t before = wall_micros();
+  const Granted g = take(*backend, request("k"));
+  const Starts none = starts_of(*backend);
+  CHECK_FALSE(none.last);
+  CHECK(std::llabs(none.now - before) < 30'000'000);
+  const Start one = start_at(none), two = start_at(none, 1);
+  Lease foreign = g.lease;
+  foreign.owner = Owner::random();
+  CHECK(change(*other, foreign, {}, one) == Noted::not_held);
+  CHECK_FALSE(starts_of(*other).last);
+  CHECK(change(*backend, g.lease, {}, one) == Noted::yes);
+  CHECK(starts_of(*other).last == one);
+  CHECK(backend->release(g.lease).value() == Released::yes);
+  CHECK(change(*backend, g.lease, one, two) == Noted::not_held);
+  CHECK(change(*backend, g.lease, one, {}) == Noted::not_held);
+  CHECK(starts_of(*other).last == one);
+  const Granted next = take(*other, request("k"));
+  CHECK(change(*backend, g.lease, one, two) == Noted::not_held);
+  CHECK(starts_of(*other).last == one);
+  CHECK(change(*other, next.lease, one, two) == Noted::yes);
+  CHECK(starts_of(*backend).last == two);
 }
 
-TEST_CASE("starts: of two who hold the key and have read the same, one notes its start") {
-  run([](Store& store) {
-    need_starts();
-    const auto a = store.open({}), b = store.open({});
-    const auto both = [&](const char* name, const Lease& one, const Lease& two) {
-      CAPTURE(name);
-      const auto read_a = starts_of(*a, name), read_b = starts_of(*b, name);
-      const Start mine = start_at(read_a, 1), other = {mine.at, start_at(read_a, 2).until};
-      CHECK(change(*a, one, read_a.last, mine) == Noted::yes);
-      CHECK(change(*b, two, read_b.last, other) == Noted::other_start);
-      CHECK(starts_of(*b, name).last == mine);
-      // what was not noted is not withdrawn
-      CHECK(change(*b, two, other, read_b.last) == Noted::other_start);
-      CHECK(starts_of(*b, name).last == mine);
-      // --again
-      CHECK(change(*b, two, mine, other) == Noted::yes);
-      CHECK(change(*a, one, mine, read_a.last) == Noted::other_start);
-      CHECK(starts_of(*a, name).last == other);
-    };
-    if (subject().traits->shared) {
-      const Granted one = take(*a, request("shared", Mode::shared)),
-                    two = take(*b, request("shared", Mode::shared));
-      both("shared", one.lease, two.lease);
-    }
-    if (subject().traits->permits) {
-      const Granted one = take(*a, request("permits", Mode::permit, 4)),
-                    two = take(*b, request("permits", Mode::permit, 4));
-      both("permits", one.lease, two.lease);
-    }
-    const Granted outer = take(*a, request("nested"));  // runs under the lease of an outer one
-    both("nested", outer.lease, outer.lease);
-  });
+CONTRACT_CASE("starts: of two who hold the key and have read the same, one notes its start") {
+  need_starts();
+  const auto a = store.open({}), b = store.open({});
+  const auto both = [&](const char* name, const Lease& one, const Lease& two) {
+    CAPTURE(name);
+    const auto read_a = starts_of(*a, name), read_b = starts_of(*b, name);
+    const Start mine = start_at(read_a, 1), other = {mine.at, start_at(read_a, 2).until};
+    CHECK(change(*a, one, read_a.last, mine) == Noted::yes);
+    CHECK(change(*b, two, read_b.last, other) == Noted::other_start);
+    CHECK(starts_of(*b, name).last == mine);
+    // what was not noted is not withdrawn
+    CHECK(change(*b, two, other, read_b.last) == Noted::other_start);
+    CHECK(starts_of(*b, name).last == mine);
+    // --again
+    CHECK(change(*b, two, mine, other) == Noted::yes);
+    CHECK(change(*a, one, mine, read_a.last) == Noted::other_start);
+    CHECK(starts_of(*a, name).last == other);
+  };
+  if (subject().traits->shared) {
+    const Granted one = take(*a, request("shared", Mode::shared)),
+                  two = take(*b, request("shared", Mode::shared));
+    both("shared", one.lease, two.lease);
+  }
+  if (subject().traits->permits) {
+    const Granted one = take(*a, request("permits", Mode::permit, 4)),
+                  two = take(*b, request("permits", Mode::permit, 4));
+    both("permits", one.lease, two.lease);
+  }
+  const Granted outer = take(*a, request("nested"));  // runs under the lease of an outer one
+  both("nested", outer.lease, outer.lease);
 }
 
-TEST_CASE("starts: a change may be repeated, and a withdrawal brings back what was before") {
-  run([](Store& store) {
-    need_starts();
-    const auto b = store.open({});
-    const Granted g = take(*b, request("k"));
-    const Start one = start_at(starts_of(*b), 1), two = start_at(starts_of(*b), 2);
-    for (int i = 0; i < 2; ++i) CHECK(change(*b, g.lease, {}, one) == Noted::yes);
-    for (int i = 0; i < 2; ++i) CHECK(change(*b, g.lease, one, two) == Noted::yes);
-    CHECK(starts_of(*b).last == two);
-    CHECK(change(*b, g.lease, {}, one) == Noted::other_start);  // late
-    for (int i = 0; i < 2; ++i) CHECK(change(*b, g.lease, two, one) == Noted::yes);
-    CHECK(starts_of(*b).last == one);
-    for (int i = 0; i < 2; ++i) CHECK(change(*b, g.lease, one, {}) == Noted::yes);
-    CHECK_FALSE(starts_of(*b).last);
-    CHECK(change(*b, g.lease, one, two) == Noted::other_start);
-    CHECK_FALSE(starts_of(*b).last);
-  });
+CONTRACT_CASE("starts: a change may be repeated, and a withdrawal brings back what was before") {
+  need_starts();
+  const auto b = store.open({});
+  const Granted g = take(*b, request("k"));
+  const Start one = start_at(starts_of(*b), 1), two = start_at(starts_of(*b), 2);
+  for (int i = 0; i < 2; ++i) CHECK(change(*b, g.lease, {}, one) == Noted::yes);
+  for (int i = 0; i < 2; ++i) CHECK(change(*b, g.lease, one, two) == Noted::yes);
+  CHECK(starts_of(*b).last == two);
+  CHECK(change(*b, g.lease, {}, one) == Noted::other_start);  // late
+  for (int i = 0; i < 2; ++i) CHECK(change(*b, g.lease, two, one) == Noted::yes);
+  CHECK(starts_of(*b).last == one);
+  for (int i = 0; i < 2; ++i) CHECK(change(*b, g.lease, one, {}) == Noted::yes);
+  CHECK_FALSE(starts_of(*b).last);
+  CHECK(change(*b, g.lease, one, two) == Noted::other_start);
+  CHECK_FALSE(starts_of(*b).last);
 }
 
-TEST_CASE("starts: a note that is not needed any more counts as none") {
-  run([](Store& store) {
-    need_starts();
-    const auto b = store.open({});
-    const Granted g = take(*b, request("k"));
-    const Starts none = starts_of(*b);
-    const Start soon{none.now, none.now + 20'000}, over{none.now, none.now}, next = start_at(none);
-    CHECK(change(*b, g.lease, {}, soon) == Noted::yes);
-    REQUIRE(becomes([&] { return !starts_of(*b).last; }));
-    for (int i = 0; i < 2; ++i) CHECK(change(*b, g.lease, soon, over) == Noted::yes);
-    CHECK_FALSE(starts_of(*b).last);
-    CHECK(change(*b, g.lease, {}, next) == Noted::yes);
-    CHECK(starts_of(*b).last == next);
-  });
+CONTRACT_CASE("starts: a note that is not needed any more counts as none") {
+  need_starts();
+  const auto b = store.open({});
+  const Granted g = take(*b, request("k"));
+  const Starts none = starts_of(*b);
+  const Start soon{none.now, none.now + 20'000}, over{none.now, none.now}, next = start_at(none);
+  CHECK(change(*b, g.lease, {}, soon) == Noted::yes);
+  REQUIRE(becomes([&] { return !starts_of(*b).last; }));
+  for (int i = 0; i < 2; ++i) CHECK(change(*b, g.lease, soon, over) == Noted::yes);
+  CHECK_FALSE(starts_of(*b).last);
+  CHECK(change(*b, g.lease, {}, next) == Noted::yes);
+  CHECK(starts_of(*b).last == next);
 }
 
-TEST_CASE("starts: several keys are noted together, or none of them") {
-  run([](Store& store) {
-    need_starts();
-    need(subject().traits->permits, "permits");
-    const auto other = store.open({});
-    dlock::run::OtherKeys more;
-    const auto all = dlock::run::several(store.open({}), {key("a"), key("b")},
-                                         {.proven = 30s, .renew_every = 10s}, more);
-    const Granted held = take(*other, request("b", Mode::permit, 2));
-    const Start older = start_at(starts_of(*other, "b"), 1),
-                mine = start_at(starts_of(*other, "b"), 2),
-                others = start_at(starts_of(*other, "b"), 3);
-    CHECK(change(*other, held.lease, {}, older) == Noted::yes);
+CONTRACT_CASE("starts: several keys are noted together, or none of them") {
+  need_starts();
+  need(subject().traits->permits, "permits");
+  const auto other = store.open({});
+  dlock::run::OtherKeys more;
+  const auto all = dlock::run::several(store.open({}), {key("a"), key("b")},
+                                       {.proven = 30s, .renew_every = 10s}, more);
+  const Granted held = take(*other, request("b", Mode::permit, 2));
+  const Start older = start_at(starts_of(*other, "b"), 1),
+              mine = start_at(starts_of(*other, "b"), 2),
+              others = start_at(starts_of(*other, "b"), 3);
+  CHECK(change(*other, held.lease, {}, older) == Noted::yes);
 
-    const Granted g = take(*all, request("a", Mode::permit, 2));
-    const Starts seen = starts_of(*all, "a");
-    CHECK(seen.last == older);
-    CHECK(change(*all, g.lease, seen.last, mine) == Noted::yes);
-    CHECK(starts_of(*other, "a").last == mine);
-    CHECK(starts_of(*other, "b").last == mine);
-    CHECK(change(*all, g.lease, mine, seen.last) == Noted::yes);  // each has its own again
-    CHECK_FALSE(starts_of(*other, "a").last);
-    CHECK(starts_of(*other, "b").last == older);
+  const Granted g = take(*all, request("a", Mode::permit, 2));
+  const Starts seen = starts_of(*all, "a");
+  CHECK(seen.last == older);
+  CHECK(change(*all, g.lease, seen.last, mine) == Noted::yes);
+  CHECK(starts_of(*other, "a").last == mine);
+  CHECK(starts_of(*other, "b").last == mine);
+  CHECK(change(*all, g.lease, mine, seen.last) == Noted::yes);  // each has its own again
+  CHECK_FALSE(starts_of(*other, "a").last);
+  CHECK(starts_of(*other, "b").last == older);
 
-    CHECK(change(*other, held.lease, older, others) == Noted::yes);
-    CHECK(change(*all, g.lease, seen.last, mine) == Noted::other_start);
-    CHECK(change(*all, g.lease, mine, seen.last) == Noted::other_start);
-    CHECK_FALSE(starts_of(*other, "a").last);
-    CHECK(starts_of(*other, "b").last == others);
-  });
+  CHECK(change(*other, held.lease, older, others) == Noted::yes);
+  CHECK(change(*all, g.lease, seen.last, mine) == Noted::other_start);
+  CHECK(change(*all, g.lease, mine, seen.last) == Noted::other_start);
+  CHECK_FALSE(starts_of(*other, "a").last);
+  CHECK(starts_of(*other, "b").last == others);
 }
 
 }  // namespace dlock::contract

@@ -6,124 +6,108 @@
 using namespace dlock;
 using namespace dlock::contract;
 
-TEST_CASE("a request without wait is answered busy, with the holder") {
-  run([](Store& store) {
-    const auto backend = store.open({}), other = store.open({});
-    const Granted g = take(*backend, request("k"));
-    auto w = other->enqueue(impatient(request("k"))).value();
-    const auto p = step(*w, 0s);
-    REQUIRE(std::holds_alternative<Busy>(p));
-    const auto& holder = std::get<Busy>(p).holder;
-    REQUIRE(holder);
-    CHECK(holder->token == g.lease.token);
-    CHECK(holder->who.pid == ::getpid());
-    CHECK(holder->who.reason == "contract");
-    if (const auto seen = other->inspect(key("k")).value().value(); seen.waiters_known)
-      CHECK(seen.waiters.empty());
-  });
+CONTRACT_CASE("a request without wait is answered busy, with the holder") {
+  const auto backend = store.open({}), other = store.open({});
+  const Granted g = take(*backend, request("k"));
+  auto w = other->enqueue(impatient(request("k"))).value();
+  const auto p = step(*w, 0s);
+  REQUIRE(std::holds_alternative<Busy>(p));
+  const auto& holder = std::get<Busy>(p).holder;
+  REQUIRE(holder);
+  CHECK(holder->token == g.lease.token);
+  CHECK(holder->who.pid == ::getpid());
+  CHECK(holder->who.reason == "contract");
+  if (const auto seen = other->inspect(key("k")).value().value(); seen.waiters_known)
+    CHECK(seen.waiters.empty());
 }
 
-TEST_CASE("the end of a slice reports the holder") {
-  run([](Store& store) {
-    const auto backend = store.open({}), one = store.open({}), two = store.open({});
-    const Granted g = take(*backend, request("k"));
-    auto first = in_queue(*one, request("k")), second = in_queue(*two, request("k"));
-    const auto p = step(*second, 20ms);
-    REQUIRE(std::holds_alternative<Waiting>(p));
-    const auto& waiting = std::get<Waiting>(p);
-    if (subject().traits->fifo) CHECK(waiting.ahead == 1);
-    REQUIRE(waiting.holder);
-    CHECK(waiting.holder->token == g.lease.token);
-  });
+CONTRACT_CASE("the end of a slice reports the holder") {
+  const auto backend = store.open({}), one = store.open({}), two = store.open({});
+  const Granted g = take(*backend, request("k"));
+  auto first = in_queue(*one, request("k")), second = in_queue(*two, request("k"));
+  const auto p = step(*second, 20ms);
+  REQUIRE(std::holds_alternative<Waiting>(p));
+  const auto& waiting = std::get<Waiting>(p);
+  if (subject().traits->fifo) CHECK(waiting.ahead == 1);
+  REQUIRE(waiting.holder);
+  CHECK(waiting.holder->token == g.lease.token);
 }
 
-TEST_CASE("a readable interrupt_fd ends a wait at once") {
-  run([](Store& store) {
-    const Event interrupt;
-    Settings settings;
-    settings.interrupt_fd = interrupt.fd();
-    const auto backend = store.open({}), other = store.open(settings);
-    const Granted g = take(*backend, request("k"));
-    auto w = in_queue(*other, request("k"));
-    auto answer = std::async(std::launch::async, [&] { return step(*w, 10min); });
-    CHECK(answer.wait_for(20ms) == std::future_status::timeout);
-    interrupt.set();
-    REQUIRE(answer.wait_for(patient) == std::future_status::ready);
-    CHECK(std::holds_alternative<Waiting>(answer.get()));
-    CHECK(w->cancel().has_value());
-  });
+CONTRACT_CASE("a readable interrupt_fd ends a wait at once") {
+  const Event interrupt;
+  Settings settings;
+  settings.interrupt_fd = interrupt.fd();
+  const auto backend = store.open({}), other = store.open(settings);
+  const Granted g = take(*backend, request("k"));
+  auto w = in_queue(*other, request("k"));
+  auto answer = std::async(std::launch::async, [&] { return step(*w, 10min); });
+  CHECK(answer.wait_for(20ms) == std::future_status::timeout);
+  interrupt.set();
+  REQUIRE(answer.wait_for(patient) == std::future_status::ready);
+  CHECK(std::holds_alternative<Waiting>(answer.get()));
+  CHECK(w->cancel().has_value());
 }
 
-TEST_CASE("cancel leaves the queue") {
-  run([](Store& store) {
-    const auto backend = store.open({}), one = store.open({}), two = store.open({});
-    const Granted g = take(*backend, request("k"));
-    auto leaver = in_queue(*one, request("k")), behind = in_queue(*two, request("k"));
-    CHECK(leaver->cancel().has_value());
-    CHECK(leaver->cancel().has_value());
-    if (const auto seen = two->inspect(key("k")).value().value(); seen.waiters_known)
-      CHECK(seen.waiters.size() == 1);
-    backend->release(g.lease).value();
-    CHECK(take(*behind).lease.token > g.lease.token);
-  });
+CONTRACT_CASE("cancel leaves the queue") {
+  const auto backend = store.open({}), one = store.open({}), two = store.open({});
+  const Granted g = take(*backend, request("k"));
+  auto leaver = in_queue(*one, request("k")), behind = in_queue(*two, request("k"));
+  CHECK(leaver->cancel().has_value());
+  CHECK(leaver->cancel().has_value());
+  if (const auto seen = two->inspect(key("k")).value().value(); seen.waiters_known)
+    CHECK(seen.waiters.size() == 1);
+  backend->release(g.lease).value();
+  CHECK(take(*behind).lease.token > g.lease.token);
 }
 
-TEST_CASE("cancel releases a lock that was granted meanwhile") {
-  run([](Store& store) {
-    const auto backend = store.open({}), one = store.open({}), two = store.open({});
-    const Granted g = take(*backend, request("k"));
-    auto late = in_queue(*one, request("k"));
-    backend->release(g.lease).value();  // granted now, though it has not polled yet
-    CHECK(late->cancel().has_value());
-    CHECK(free_now(*two, request("k")));
-    auto granted = one->enqueue(request("k")).value();
-    const Granted again = take(*granted);
-    CHECK(granted->cancel().has_value());
-    CHECK(lost(one->renew(again.lease, 60s)));
-    CHECK(free_now(*two, request("k")));
-  });
+CONTRACT_CASE("cancel releases a lock that was granted meanwhile") {
+  const auto backend = store.open({}), one = store.open({}), two = store.open({});
+  const Granted g = take(*backend, request("k"));
+  auto late = in_queue(*one, request("k"));
+  backend->release(g.lease).value();  // granted now, though it has not polled yet
+  CHECK(late->cancel().has_value());
+  CHECK(free_now(*two, request("k")));
+  auto granted = one->enqueue(request("k")).value();
+  const Granted again = take(*granted);
+  CHECK(granted->cancel().has_value());
+  CHECK(lost(one->renew(again.lease, 60s)));
+  CHECK(free_now(*two, request("k")));
 }
 
-TEST_CASE("cancel before the first poll leaves no trace") {
-  run([](Store& store) {
-    const auto backend = store.open({});
-    auto w = backend->enqueue(request("k")).value();
-    CHECK(w->cancel().has_value());
-    w.reset();
-    const auto seen = backend->inspect(key("k")).value();
-    CHECK((!seen || (seen->holders.empty() && seen->waiters.empty())));
-  });
+CONTRACT_CASE("cancel before the first poll leaves no trace") {
+  const auto backend = store.open({});
+  auto w = backend->enqueue(request("k")).value();
+  CHECK(w->cancel().has_value());
+  w.reset();
+  const auto seen = backend->inspect(key("k")).value();
+  CHECK((!seen || (seen->holders.empty() && seen->waiters.empty())));
 }
 
-TEST_CASE("an abandoned waiter blocks no other and leaves no trace") {
-  run([](Store& store) {
-    const auto backend = store.open({}), two = store.open({});
-    auto one = store.open({});
-    const Granted g = take(*backend, request("k"));
-    Request leaver = request("k");
-    if (subject().place_lasts) leaver.ttl = 2 * subject().shortest_ttl;
-    auto gone = in_queue(*one, leaver);
-    auto behind = in_queue(*two, request("k"));
-    gone.reset();
-    one.reset();
-    const auto left = [&] {
-      const auto seen = backend->inspect(key("k")).value().value();
-      return !seen.waiters_known || seen.waiters.size() == 1;
-    };
-    CHECK(becomes([&] { return std::holds_alternative<Waiting>(step(*behind, 10ms)) && left(); }));
-    backend->release(g.lease).value();
-    CHECK(take(*behind).lease.token > g.lease.token);
-  });
+CONTRACT_CASE("an abandoned waiter blocks no other and leaves no trace") {
+  const auto backend = store.open({}), two = store.open({});
+  auto one = store.open({});
+  const Granted g = take(*backend, request("k"));
+  Request leaver = request("k");
+  if (subject().place_lasts) leaver.ttl = 2 * subject().shortest_ttl;
+  auto gone = in_queue(*one, leaver);
+  auto behind = in_queue(*two, request("k"));
+  gone.reset();
+  one.reset();
+  const auto left = [&] {
+    const auto seen = backend->inspect(key("k")).value().value();
+    return !seen.waiters_known || seen.waiters.size() == 1;
+  };
+  CHECK(becomes([&] { return std::holds_alternative<Waiting>(step(*behind, 10ms)) && left(); }));
+  backend->release(g.lease).value();
+  CHECK(take(*behind).lease.token > g.lease.token);
 }
 
-TEST_CASE("a grant outlives its Waiter") {
-  run([](Store& store) {
-    const auto backend = store.open({}), other = store.open({});
-    auto w = backend->enqueue(request("k")).value();
-    const Granted g = take(*w);
-    w.reset();
-    CHECK_FALSE(free_now(*other, request("k")));
-    CHECK(kept(backend->renew(g.lease, 60s)));
-    CHECK(backend->release(g.lease).value() == Released::yes);
-  });
+CONTRACT_CASE("a grant outlives its Waiter") {
+  const auto backend = store.open({}), other = store.open({});
+  auto w = backend->enqueue(request("k")).value();
+  const Granted g = take(*w);
+  w.reset();
+  CHECK_FALSE(free_now(*other, request("k")));
+  CHECK(kept(backend->renew(g.lease, 60s)));
+  CHECK(backend->release(g.lease).value() == Released::yes);
 }

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # For the tests of the command line. $DLOCK is the binary, $DLOCK_FAKE the one with the fake
-# backend; each test has its own directory of locks.
+# backend; each test has its own directory, in which it runs, and a store `locks` there.
 bats_require_minimum_version 1.5.0
 bats_load_library bats-support
 bats_load_library bats-assert
 
-common_setup() {
+# What a test begins with that has a store of its own way.
+clean_environment() {
   local variable
   for variable in ${!DLOCK_@}; do
     [[ $variable == DLOCK_@(FAKE|TEST_MUTANT) ]] || unset "$variable"
   done
   export -n DLOCK_FAKE # no option of dlock, which would say so
+  cd "$BATS_TEST_TMPDIR" || return
+}
+common_setup() {
+  clean_environment
   export DLOCK_BACKEND=file:$BATS_TEST_TMPDIR/locks
 }
+setup() { common_setup; }
 
 # Whether dlock was built with AddressSanitizer, which needs descriptors of its own.
 sanitized() { grep -q __asan_init "$DLOCK"; }
@@ -48,12 +54,52 @@ with_item() {
 
 # json EXPRESSION <<<TEXT: a Python expression over the value `j`.
 json() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
+# json_is WANTED EXPRESSION <<<TEXT: WANTED is its value.
+json_is() { assert_equal "$(json "$2")" "$1"; }
+# inspected WANTED EXPRESSION [ARGUMENT...]: of what `inspect --json ARGUMENT...` prints.
+inspected() { "$DLOCK" inspect -J "${@:3}" 2>/dev/null | json_is "$1" "$2"; }
+
+# listed WANTED ARGUMENT...: that is what `inspect --no-heading ARGUMENT...` prints.
+listed() {
+  run -0 "$DLOCK" inspect --no-heading "${@:2}"
+  assert_equal "$output" "$1"
+}
 
 is_held() { run -75 "$DLOCK" inspect --check "$1"; }
 is_free() { run -0 "$DLOCK" inspect --check "$1"; }
+# waiting N KEY: so many wait for it.
+waiting() { [ "$("$DLOCK" inspect "$2" --no-heading -o WAIT)" = "$1" ]; }
 
 # eventually COMMAND ARGUMENT...: repeats it until it succeeds, at most 20 s.
 eventually() {
   local end=$((SECONDS + 20))
   until "$@"; do ((SECONDS < end)) || fail "not within 20 s: $*"; done
+}
+
+# In the background, as $pid: `run` with a job that sleeps; with one that ignores TERM; and
+# `acquire --hold`, whose input does not end, and whose handle is in $handle.
+hold_by_job() { # KEY OPTION...
+  "$DLOCK" run --key "$@" -- sleep 300 3>&- &
+  pid=$!
+  eventually is_held "$1"
+}
+hold_by_stubborn_job() { # KEY OPTION...
+  "$DLOCK" run --key "$@" -- sh -c 'trap "" TERM; echo >up; sleep 300' 3>&- &
+  pid=$!
+  eventually test -e up
+  rm up
+}
+hold_by_input() { # KEY OPTION...
+  rm -f input handles
+  mkfifo input handles
+  exec 6<>input 7<>handles
+  # A background child of a script ignores INT; here it must not.
+  env --default-signal=INT "$DLOCK" acquire --hold --key "$@" <&6 >&7 2>err 3>&- &
+  pid=$!
+  read -r -t 20 -u 7 handle
+}
+# end_of PID [SIGNAL]: sends it KILL, or SIGNAL, and leaves the status of its end in $status.
+end_of() {
+  kill -"${2:-KILL}" "$1"
+  wait "$1" && status=0 || status=$?
 }

@@ -3,16 +3,13 @@
 # The completions that the build generates, run by bash.
 load common
 
-setup() {
-  common_setup
-  generate=$BATS_TEST_DIRNAME/../../scripts/completions/generate
-}
+generate=$BATS_TEST_DIRNAME/../../scripts/completions/generate
 
 @test "completions: schemes, the recipes of one backend, keys, profiles and files" {
-  "$generate" "$DLOCK" "$BATS_TEST_TMPDIR/completions"
+  "$generate" "$DLOCK" completions
   # shellcheck source=/dev/null
-  source "$BATS_TEST_TMPDIR/completions/dlock"
-  compopt() { echo "$*" >>"$BATS_TEST_TMPDIR/options"; } # of bash while it completes
+  source completions/dlock
+  compopt() { echo "$*" >>options; } # of bash while it completes
   completed() { # WORD...: what the last one can become; bash breaks words at = and :
     COMP_WORDS=("$DLOCK" "$@") COMP_CWORD=$# COMP_LINE="dlock $*"
     _dlock || :
@@ -28,7 +25,6 @@ setup() {
 
   # shellcheck disable=SC2016  # a key that a shell would expand
   for key in nightly 'no$(touch expanded)' other; do "$DLOCK" acquire --key "$key" >/dev/null; done
-  cd "$BATS_TEST_TMPDIR" || return
   assert_equal "$(completed release --key ni)" nightly
   for verb in inspect acquire renew release check; do
     assert_equal "$(completed $verb ot)" other
@@ -50,7 +46,7 @@ setup() {
   assert_equal "$(completed run --profile w)" weekly
   assert_equal "$(completed run --config fleet.toml --profile fa)" 'far fast'
   # a directory is completed without a space after it
-  rm "$BATS_TEST_TMPDIR/options"
+  rm options
   mkdir 'some where'
   touch somefile
   COMP_WORDS=("$DLOCK" run --status some) COMP_CWORD=3 COMP_LINE='dlock run --status some'
@@ -63,8 +59,8 @@ setup() {
 }
 
 @test "completions: the options of each command are those of --help=all, in all three shells" {
-  "$generate" "$DLOCK" "$BATS_TEST_TMPDIR/completions"
-  cd "$BATS_TEST_TMPDIR/completions" || return
+  "$generate" "$DLOCK" completions
+  cd completions || return
   bash -n dlock
   if command -v zsh >/dev/null; then zsh -n _dlock; fi
   if command -v fish >/dev/null; then fish -n dlock.fish; fi

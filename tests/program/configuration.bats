@@ -4,7 +4,6 @@ load common
 
 setup() {
   common_setup
-  cd "$BATS_TEST_TMPDIR" || return
   export XDG_CONFIG_HOME=$PWD/xdg
   mkdir -p xdg/dlock
 }
@@ -71,27 +70,6 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   echo "$output" | sed '/^\(ops\|duration\|backend\) /d' >made.toml
   run -0 value --config made.toml
   assert_line 'wait = "3m"'
-}
-
-@test "an error names file, line and key: 78" {
-  wrong() { # TEXT WORDS
-    printf '%b' "$1" >bad.toml
-    refused 78 "$2" run --config bad.toml --key k -- true
-  }
-  wrong 'wat = 1\n' 'bad.toml:1: wat: there is no such option'
-  wrong '\nwait = "soon"\n' 'bad.toml:2: wait'
-  wrong 'wait = [1]\n' 'bad.toml:1: wait'
-  wrong 'wait = \n' 'bad.toml:1'
-  wrong 'key = "k"\n' 'cannot be in a configuration file'
-  wrong 'config = "other.toml"\n' 'bad.toml:1: config: cannot be set'
-  wrong 'profile = "p"\n' 'bad.toml:1: profile: cannot be set'
-  wrong 'quiet = "perhaps"\n' 'bad.toml:1: quiet'
-  wrong 'reason = ""\n' 'must not be empty'
-  refused 78 'none.toml' run --config none.toml --key k -- true
-  refused 78 'profile.nope' run --profile nope --key k -- true
-  printf 'wait = 1\n' >open.toml
-  chmod 666 open.toml
-  refused 78 'all users may write' run --config open.toml --key k -- true
 }
 
 @test "an option of another command in the file is ignored" {

@@ -1,13 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Which passwords and TLS files go to which backend. Nothing listens at port 1: a command line that
-# is accepted ends with 69.
+# is accepted ends with 69. (Those of no use for a backend: tests/pure/cli/command_line_test.)
 load common
 
 setup() {
   common_setup
   needs_backend redis
-  cd "$BATS_TEST_TMPDIR" || return
   export XDG_CONFIG_HOME=$PWD/xdg
   mkdir -p xdg/dlock
   printf 'canary\n' >pw
@@ -44,38 +43,6 @@ PY
 }
 
 teardown() { [[ -z ${pid-} ]] || kill "$pid"; }
-
-@test "TLS files with a URL without TLS are refused, not ignored" {
-  local option
-  for option in --tls-ca --tls-cert --tls-key; do
-    refused 64 "$option: no use for it at $here: it is without TLS; use rediss://" \
-      inspect -b $here $option ca.pem
-  done
-  refused 64 '--tls-insecure: no use for it' inspect -b $here --tls-insecure
-  refused 64 'add tls=yes' inspect -b redis+cluster://127.0.0.1:1 --tls-ca ca.pem
-  refused 64 'unix socket' inspect -b redis+unix:///run/none --tls-ca ca.pem
-  refused 64 'tls_ca' inspect -b "$here?tls_ca=ca.pem"
-  DLOCK_TLS_CA=ca.pem refused 78 'DLOCK_TLS_CA: no use for it' inspect -b $here
-  # no secrets there, and no network
-  DLOCK_TLS_CA=ca.pem DLOCK_PASSWORD=x run -0 "$DLOCK" run --key k -- true
-  run -0 "$DLOCK" run --tls-ca ca.pem --key k -- true
-}
-
-@test "TLS files with a URL without TLS: MySQL and ZooKeeper" {
-  needs_backend mysql zookeeper
-  refused 64 'add tls=yes' inspect -b mysql://127.0.0.1:1/db --tls-ca ca.pem
-  refused 64 'no TLS for ZooKeeper' inspect -b zookeeper://127.0.0.1:1 --tls-ca ca.pem
-}
-
-@test "credentials that a backend has no use for" {
-  refused 64 '--auth-file: no use for it' inspect -b $here --auth-file auth
-  refused 64 'no use for auth_file' inspect -b "$here?auth_file=auth"
-  refused 64 'no use for password_file' inspect -b "file:$PWD/l?password_file=pw"
-  DLOCK_AUTH_FILE=auth refused 78 'DLOCK_AUTH_FILE: no use for it' inspect -b $here
-  needs_backend zookeeper
-  refused 64 '--password-file: no use for it' inspect -b zookeeper://127.0.0.1:1 --password-file pw
-  DLOCK_PASSWORD=x refused 78 'DLOCK_PASSWORD: no use for it' inspect -b zookeeper://127.0.0.1:1
-}
 
 @test "a login of ZooKeeper that goes in clear is said, however it was given" {
   needs_backend zookeeper
@@ -142,15 +109,7 @@ teardown() { [[ -z ${pid-} ]] || kill "$pid"; }
   refused 78 'config.toml:2: tls-ca: no use for it' inspect
 }
 
-@test "a TLS file that cannot be read is named with the reason" {
-  refused 78 "--tls-ca $PWD/none: No such file or directory" \
-    inspect -b rediss://127.0.0.1:1 --tls-ca "$PWD/none"
-  refused 78 "--tls-ca $PWD/ca.pem: no certificate" \
-    inspect -b rediss://127.0.0.1:1 --tls-ca "$PWD/ca.pem"
-}
-
 @test "bench: refused only if none of its backends can use it" {
-  refused 64 '--tls-ca: no use for it' bench -b $here -b file: --tls-ca ca.pem
   run -69 timeout 20 "$DLOCK" bench -d 100ms -b $here -b 'rediss://127.0.0.1:1?tls_ca=ca.pem' \
     --tls-insecure --connect-timeout 50ms
 }

@@ -1,12 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# `acquire --output env` without a lock: one line that fails when a shell evaluates it.
+# `acquire --output env` without a lock: a line that fails when a shell evaluates it. What is wrong
+# with a command line alone is in tests/pure/cli/command_line_test.
 load common
-
-setup() {
-  common_setup
-  cd "$BATS_TEST_TMPDIR" || return
-}
 
 # closed STATUS ARGUMENT...: dlock ends with STATUS, and its output is the line that says so.
 closed() {
@@ -17,41 +13,12 @@ closed() {
 }
 # ended PID: waits for it and leaves its status in $status.
 ended() { status=0 && { wait "$1" || status=$?; }; }
-one_waits() { [ "$("$DLOCK" inspect "$1" --no-heading -o WAIT)" = 1 ]; }
-
-@test "a usage error, wherever --output env stands" {
-  closed 64 acquire --output env
-  closed 64 acquire --output=env --key k --bogus
-  closed 64 acquire --bogus --key k --output env
-  closed 64 acquire --key k --ttl soon --output env
-  closed 64 acquire --output env --output nope --key k
-  closed 64 acquire -J --output env --key k
-  closed 64 acquire --key k --output env -b nope:
-  closed 64 acquire --key k --output env word
-  closed 64 acquire --key k --output env -E 0
-  closed 64 acquier --key k --output env
-  closed 64 --output env acquire --key k
-  is_free k
-  run --separate-stderr -64 "$DLOCK" acquire --key k --bogus -- --output env
-  assert_output ''
-}
 
 @test "a variable or a file that asks for it" {
   echo 'output = "env"' >env.toml
-  printf 'wait = "soon"\noutput = "env"\n' >wrong.toml
   "$DLOCK" acquire --key k >/dev/null
-  export DLOCK_OUTPUT=env
-  closed 75 acquire -n --key k
-  closed 64 acquire --key k --bogus
-  DLOCK_WAIT=soon closed 78 acquire --key k
-  DLOCK_BACKNED=x closed 78 acquire --key k
-  DLOCK_CONFLICT_EXIT_CODE=0 closed 78 acquire -n --key k
-  unset DLOCK_OUTPUT
+  DLOCK_OUTPUT=env closed 75 acquire -n --key k
   closed 75 acquire -n --key k --config env.toml
-  closed 64 acquire --key k --config env.toml --bogus
-  DLOCK_WAIT=soon closed 78 acquire --key k --config env.toml
-  closed 78 acquire --key k --config wrong.toml
-  closed 78 acquire --key k --config none.toml --output env
   run --separate-stderr -75 "$DLOCK" acquire -n --key k --config env.toml --output text
   assert_output ''
   DLOCK_OUTPUT=env run --separate-stderr -75 "$DLOCK" run -n --key k -- true
@@ -75,12 +42,12 @@ one_waits() { [ "$("$DLOCK" inspect "$1" --no-heading -o WAIT)" = 1 ]; }
     for signal in TERM INT HUP QUIT; do
       env --default-signal=$signal "$DLOCK" acquire $form --key k \
         --output env >out 2>/dev/null </dev/null &
-      eventually one_waits k
+      eventually waiting 1 k
       kill -$signal $!
       ended $!
       assert_equal "$form $signal: $(cat out)" "$form $signal: (exit $status)"
       assert [ "$status" -gt 128 ]
-      eventually sh -c '! "$DLOCK" inspect k --no-heading -o WAIT | grep -q 1'
+      eventually waiting 0 k
     done
   done
 }
@@ -101,7 +68,7 @@ one_waits() { [ "$("$DLOCK" inspect "$1" --no-heading -o WAIT)" = 1 ]; }
   sleep 300 3>&- &
   watched=$!
   timeout 20 "$DLOCK" acquire --keep --watch-pid $watched --key k --output env >out 2>err &
-  eventually one_waits k
+  eventually waiting 1 k
   kill $watched
   ended $!
   assert_equal "$status: $(cat out)" '75: (exit 75)'
@@ -130,4 +97,37 @@ one_waits() { [ "$("$DLOCK" inspect "$1" --no-heading -o WAIT)" = 1 ]; }
   ended $!
   assert_equal "$status: $(tail -n 1 out)" '123: (exit 123)'
   run -123 sh -c "$(cat out)"
+}
+
+# The lines of PAGE from the one that takes the lock to the one that gives it back.
+example_of() {
+  sed -n '/^\.Bd -literal/,/^\.Ed/p' "$BATS_TEST_DIRNAME/../../man/$1" |
+    sed -n '/^grant=\$(dlock acquire/,/^trap /p' | sed 's/\\-/-/g'
+}
+
+@test "the example of the manual in each shell: with the lock, or with none of the steps" {
+  mkdir bin
+  ln -s "$DLOCK" bin/dlock
+  PATH=$PWD/bin:$PATH
+  example=$(example_of dlock-acquire.1)
+  assert_equal "$(grep -c . <<<"$example")" 3
+  assert_equal "$example" "$(example_of dlock.1)"
+  printf '%s\n' "$example" 'echo "with $DLOCK_TOKEN"' \
+    'dlock check migrate --token "$DLOCK_TOKEN"' >free.sh
+  sed 's/-w 10s/-w 200ms/' free.sh >busy.sh
+  # The old form stops with set -e, or where its status is asked for.
+  echo 'eval "$(dlock acquire -n --key migrate --output env)" || exit; echo on' >asked.sh
+  echo 'set -e; eval "$(dlock acquire -n --key migrate --output env)"; echo on' >set_e.sh
+  for shell in dash 'bash --posix' bash ksh mksh zsh 'busybox sh'; do
+    command -v "${shell% *}" >/dev/null || continue
+    run -0 timeout 60 $shell free.sh
+    assert_regex "$shell: $output" 'with [1-9][0-9]*$'
+    is_free migrate
+    handle=$("$DLOCK" acquire --key migrate)
+    for script in busy asked set_e; do
+      run --separate-stderr timeout 60 $shell $script.sh
+      assert_equal "$shell $script: $status $output" "$shell $script: 75 "
+    done
+    "$DLOCK" release migrate --handle "$handle"
+  done
 }

@@ -11,7 +11,6 @@ setup_file() { : >"$BATS_FILE_TMPDIR/covered"; }
 # What the examples call is in bin/, and says how it was called in the file `calls`.
 setup() {
   common_setup
-  cd "$BATS_TEST_TMPDIR" || return
   mkdir bin
   ln -s "$DLOCK" bin/dlock
   local name
@@ -43,19 +42,24 @@ lines_of() {
   esac | sed 's/\\(dq/"/g; s/\\e/\\/g; s/^\\&//; s/\\-/-/g' | grep .
 }
 
-# example PAGE <<TEXT: TEXT is printed there, and is $example from now on.
+# example PAGE FIRST [LAST]: $example is what the page prints, from the line FIRST on, or the first
+# that begins so, to the next one that begins with LAST; that line alone without LAST.
 example() {
-  local line
-  example=$(cat)
-  while IFS= read -r line; do
-    lines_of "$1" | grep -qxFe "$line" || fail "$1 has no example with the line: $line"
-    printf '%s: %s\n' "$1" "$line" >>"$BATS_FILE_TMPDIR/covered"
-  done < <(grep . <<<"$example")
+  example=$(lines_of "$1" | FIRST=$2 LAST=${3-} awk '
+    { line[NR] = $0 }
+    $0 == ENVIRON["FIRST"] && !same { same = NR }
+    index($0, ENVIRON["FIRST"]) == 1 && !first { first = NR }
+    END {
+      if (same) first = same
+      if (!first) exit
+      for (last = first; ENVIRON["LAST"] != "" && index(line[last], ENVIRON["LAST"]) != 1;)
+        if (last++ == NR) exit
+      for (n = first; n <= last; ++n) print line[n]
+    }' | grep .) || fail "$1 has no example from $2 to ${3-there}"
+  sed "s/^/$1: /" <<<"$example" >>"$BATS_FILE_TMPDIR/covered"
 }
-# The same, with the reason why it is not run as it stands.
-not_run() {
-  [ -n "$2" ] && example "$1"
-}
+# not_run PAGE REASON FIRST [LAST]: the same, with the reason why it is not run as it stands.
+not_run() { example "$1" "${@:3}"; }
 run_example() { run -"${1:-0}" timeout 60 bash -c "$example"; }
 # run_busy KEY [STATUS]: another holds the key, so what the example does with the lock is not done.
 run_busy() {
@@ -71,14 +75,10 @@ run_busy() {
 is_called() { assert_equal "$(cat calls)" "$1"; }
 
 @test "the line for cron: a second one, while the lock is kept, is no failure and runs nothing" {
-  for page in dlock.1 dlock-run.1; do
-    example $page <<'X'
-*/5 * * * *  /usr/bin/dlock run -n -E 0 --min-hold 1m --key report -- /usr/local/bin/report
-X
-  done
-  example README.md <<'X'
-*/5 * * * *  dlock run -n -E 0 --min-hold 1m --key report -- /usr/local/bin/report
-X
+  for page in dlock.1 dlock-run.1; do example $page '*/5 * * * *  /usr/bin/dlock run'; done
+  same=${example/\/usr\/bin\//}
+  example README.md '*/5 * * * *  dlock run'
+  assert_equal "$example" "$same"
   example=${example#'*/5 * * * *  '}
   example=${example//\/usr\/local\/bin\//}
   run_busy report 0
@@ -88,9 +88,7 @@ X
 }
 
 @test "one deployment after the other" {
-  example dlock.1 <<'X'
-dlock run -w 15m --key deploy --reason "$CI_JOB_URL" -- make deploy
-X
+  example dlock.1 'dlock run -w 15m --key deploy'
   export CI_JOB_URL=https://ci/7
   run_busy deploy
   run_example
@@ -98,31 +96,22 @@ X
 }
 
 @test "four at a time" {
-  example dlock.1 <<'X'
-dlock run --limit 4 --key gpu -c 'CUDA_VISIBLE_DEVICES=$DLOCK_SLOT ./train'
-X
+  example dlock.1 'dlock run --limit'
   run_example
   is_called 'train 0'
 }
 
 @test "a lock around several steps of a script" {
-  example dlock.1 <<'X'
-grant=$(dlock acquire --keep -w 10s --key migrate --output env) || exit
-eval "$grant"
-trap 'dlock release --key migrate --if-held' EXIT
-X
-  example README.md <<<"$example" # the same
+  example dlock.1 'grant=$(dlock acquire' "trap 'dlock"
+  same=$example
+  example README.md 'grant=$(dlock acquire' "trap 'dlock"
+  assert_equal "$example" "$same"
   example+=$'\ndlock inspect --check migrate || echo held >>calls'
   run_busy migrate
   run_example
   is_called held
   is_free migrate
-  example dlock-acquire.1 <<'X'
-grant=$(dlock acquire --keep -w 10s --key migrate --output env) || exit
-eval "$grant"
-trap 'dlock release --key migrate --if-held' EXIT
-./migrate --fence "$DLOCK_TOKEN"
-X
+  example dlock-acquire.1 'grant=$(dlock acquire' './migrate'
   run_busy migrate
   run_example
   assert_regex "$(tail -n 1 calls)" '^migrate --fence [1-9][0-9]+$'
@@ -130,11 +119,7 @@ X
 }
 
 @test "the same, kept by a process" {
-  example dlock-acquire.1 <<'X'
-handle=$(dlock acquire --keep -w 10s --key migrate) || exit
-dlock run --key migrate --handle - -- ./migrate <<<"$handle"
-dlock release --key migrate --handle - <<<"$handle"
-X
+  example dlock-acquire.1 'handle=$(dlock' 'dlock release'
   run_busy migrate
   run_example
   is_called 'migrate '
@@ -142,34 +127,21 @@ X
 }
 
 @test "held while a person works, until the end of its input" {
-  example dlock-acquire.1 <<'X'
-dlock acquire --hold --key deploy --reason "ana looks into the outage"
-X
+  example dlock-acquire.1 'dlock acquire --hold'
   example=${example/--hold/--hold -n} run_busy deploy
   run_example </dev/null
   is_free deploy
 }
 
 @test "shared with flock(1)" {
-  example dlock.1 <<'X'
-mkdir -p /run/lock/app
-dlock run -b 'file:///run/lock/app?recipe=flock' --key sync -- rsync -a src/ dst/
-flock /run/lock/app/sync rsync -a src/ dst/
-X
+  example dlock.1 'mkdir -p /run/lock/app' 'flock /run/lock/app/sync'
   example=${example//\/run\/lock/$PWD}
   run_example
   is_called $'rsync -a src/ dst/\nrsync -a src/ dst/'
 }
 
 @test "a configuration file" {
-  example dlock.1 <<'X'
-backend = "redis://db1"
-wait = "15m"
-[profile.batch]
-backend = "redis://db1?restart_grace=2m"   # all clients of these keys
-ttl = "2m"
-quiet = true
-X
+  example dlock.1 'backend = "redis://db1"' 'quiet = true'
   unset DLOCK_BACKEND
   echo "$example" >config.toml
   run -0 "$DLOCK" config --config config.toml --profile batch
@@ -179,40 +151,28 @@ X
   mkdir -p xdg/dlock
   mv config.toml xdg/dlock
   export XDG_CONFIG_HOME=$PWD/xdg
-  example dlock-config.1 <<'X'
-dlock config --profile batch
-X
+  example dlock-config.1 'dlock config --profile'
   run_example
   assert_line --partial 'quiet = true'
 }
 
 @test "a fleet: the configuration of the README and the manual, the cron line, the accounts" {
   needs_backend redis mysql
-  not_run README.md 'with /etc/dlock in another place, and no server is asked' <<'X'
-require-backend = true
-[profile.fleet]
-backend = "rediss://dlock@locks.example"
-password-file = "/etc/dlock/password"
-tls-ca = "/etc/dlock/ca.pem"
-X
-  files=${example//\/etc\/dlock/$PWD}
-  echo "$files" >config.toml
-  not_run dlock.1 'the same' <<<"$(tail -n +2 <<<"$example")"
-  not_run README.md 'the same' <<'X'
-backend = "mysql://dlock@locks.example/locks?tls=yes"
-X
+  not_run README.md 'with /etc/dlock in another place, and no server is asked' \
+    'require-backend' 'tls-ca ='
+  echo "${example//\/etc\/dlock/$PWD}" >config.toml
+  same=$(tail -n +2 <<<"$example")
+  not_run dlock.1 'the same' '[profile.fleet]' 'tls-ca ='
+  assert_equal "$example" "$same"
+  not_run README.md 'in its place' 'backend = "mysql:'
   sed "s|^backend.*|$example|" config.toml >mysql.toml
   (umask 077 && echo secret >password)
   openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -days 2 \
     -out ca.pem 2>/dev/null
   unset DLOCK_BACKEND
-  not_run README.md 'its server is of another place' <<'X'
-0 3 * * *  dlock run -n -E 0 --once-per day --profile fleet --key nightly -- /usr/local/bin/nightly
-X
+  not_run README.md 'its server is of another place' '0 3 * * *  dlock'
   cron=${example#'0 3 * * *  '}
-  not_run dlock.1 'likewise' <<'X'
-dlock run --profile fleet --key nightly -- /usr/local/bin/nightly
-X
+  not_run dlock.1 'likewise' 'dlock run --profile'
   by_hand=$example
   for file in config mysql; do
     for line in "$cron" "$by_hand"; do
@@ -223,38 +183,24 @@ X
     assert_output --partial 'no backend is given'
     export DLOCK_CONFIG=$file.toml
     for page in README.md dlock.1; do
-      not_run $page 'its server is of another place' <<<'dlock inspect --doctor --profile fleet'
+      not_run $page 'its server is of another place' 'dlock inspect --doctor'
     done
     run -64 "$DLOCK" inspect --doctor --profile fleet k # the options are understood
     unset DLOCK_CONFIG
   done
-  not_run README.md 'the rights are those of dlock-redis(7), see below' <<'X'
-ACL SETUSER dlock on >PASSWORD resetkeys resetchannels -@all
-ACL SETUSER dlock ~dlock:* +info +eval +evalsha +blpop +wait +scan
-ACL SETUSER dlock +time +hgetall +hmget +hset +hdel +pexpire +del
-ACL SETUSER dlock +rpush +zadd +zrem +zremrangebyscore +zrange
-ACL SETUSER dlock +zrangebyscore +zrevrangebyscore +zscore +zcard
-ACL SETUSER dlock +zcount +zrank
-X
-  example dlock-redis.7 <<<"$example" # the same
-  not_run README.md 'for an administrator of the server' <<'X'
-CONFIG SET maxmemory-policy noeviction
-CONFIG SET appendonly yes
-CONFIG SET appendfsync always
-CONFIG REWRITE
-CREATE DATABASE locks;
-CREATE USER dlock IDENTIFIED BY 'PASSWORD' REQUIRE SSL;
-GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON locks.* TO dlock;
-REVOKE CREATE ON locks.* FROM dlock
-X
-  example dlock-mysql.7 <<<"$(grep -x '[CG].*;' <<<"$example")" # the same account
+  not_run README.md 'the rights are those of dlock-redis(7), see below' \
+    'ACL SETUSER dlock' 'ACL SETUSER dlock +zcount'
+  assert_equal "$example" "$(lines_of dlock-redis.7 | grep '^ACL ')"
+  not_run README.md 'for an administrator of the server' 'CONFIG SET' 'CONFIG REWRITE'
+  not_run README.md 'likewise' 'REVOKE CREATE'
+  not_run README.md 'likewise' 'CREATE DATABASE' 'GRANT CREATE'
+  same=$example
+  not_run dlock-mysql.7 'likewise' 'CREATE DATABASE' 'GRANT CREATE'
+  assert_equal "$example" "$same"
 }
 
 @test "in continuous integration" {
-  example dlock.1 <<'X'
-export DLOCK_BACKEND="redis://$CI_REDIS?restart_grace=0"
-dlock run -w 15m --key integration -- make check
-X
+  example dlock.1 'export DLOCK_BACKEND="redis://$CI_REDIS?restart_grace=0"' 'dlock run'
   if built_with redis; then
     CI_REDIS=127.0.0.1:1 run -0 bash -c "${example/dlock run/dlock run --explain}"
   fi
@@ -268,14 +214,7 @@ X
 @test "the result, read from the events" {
   printf '#!/bin/sh\nexit 75\n' >report # as dlock itself does
   chmod +x report
-  example dlock-run.1 <<'X'
-dlock run -n --status events --key report -- ./report
-case $(tail -n 1 events) in
-  *'"result":"busy"'*) echo "another host writes the report" ;;
-  *'"result":"command"'*) echo "the report has run to its end" ;;
-  *) echo "no report" ;;
-esac
-X
+  example dlock-run.1 'dlock run -n --status' 'esac'
   run_example
   assert_line 'the report has run to its end'
   handle=$(dlock acquire report)
@@ -288,37 +227,25 @@ X
 }
 
 @test "check before the step that cannot be undone" {
-  example dlock-check.1 <<'X'
-dlock check "$DLOCK_SEQUENCER" && mv out.tmp out
-X
+  example dlock-check.1 'dlock check "$DLOCK_SEQUENCER"'
   touch out.tmp
   run -0 dlock run --key k -c "$example"
   assert [ -e out ]
 }
 
 @test "a writer with a token" {
-  example dlock-run.1 <<'X'
-dlock run --key export -c 'curl -H "X-Token: $DLOCK_TOKEN" -T out.csv https://store/out.csv'
-X
+  example dlock-run.1 'dlock run --key export'
   run_example
   assert_regex "$(cat calls)" '^curl -H X-Token: [1-9][0-9]+ -T out.csv https://store/out.csv$'
 }
 
 @test "a fence on the storage host" {
-  example dlock-fence.1 <<'X'
-#!/bin/sh
-exec dlock fence --state /srv/site/.fence --token "$1" -- \
-  sh -c 'cat >/srv/site/new && mv /srv/site/new /srv/site/index.html'
-X
+  example dlock-fence.1 '#!/bin/sh' "  sh -c 'cat"
   mkdir site
   echo "${example//\/srv/$PWD}" >bin/publish
   chmod +x bin/publish
-  not_run dlock-fence.1 'prompts, and tokens of another day' <<'X'
-$ cat /usr/local/bin/publish
-B$ dlock run --key site -c 'render | ssh storage publish "$DLOCK_TOKEN"'
-A$ dlock run --key site -c 'render | ssh storage publish "$DLOCK_TOKEN"'
-dlock: token 41 is older than 42, the newest that '/srv/site/.fence' has seen; the command was not run
-X
+  not_run dlock-fence.1 'a prompt' '$ cat'
+  not_run dlock-fence.1 'prompts, and tokens of another day' 'B$ dlock run' 'dlock: token 41'
   run -0 dlock run --key site -c 'render | ssh storage publish "$DLOCK_TOKEN"'
   assert_equal "$(cat site/index.html)" page
   run -123 publish 41 </dev/null
@@ -327,27 +254,18 @@ X
 }
 
 @test "looking, renewing, forcing" {
-  for example in 'dlock inspect --held -o +COMMAND' "dlock inspect 'svc-*' --sort waiters" \
-    'dlock inspect -J nightly'; do
-    example dlock-inspect.1 <<<"$example"
+  for first in 'dlock inspect --held' "dlock inspect 'svc-" 'dlock inspect -J'; do
+    example dlock-inspect.1 "$first"
     dlock run --key nightly -c "$example" >out
     assert [ -s out ]
   done
-  example dlock-renew.1 <<'X'
-dlock renew --key migrate
-X
+  example dlock-renew.1 'dlock renew --key'
   DLOCK_HANDLE=$(dlock acquire --key migrate) run_example
-  example dlock-release.1 <<'X'
-dlock release --key deploy --revoke --wait 1m
-X
-  dlock run --key deploy -- sleep 300 3>&- &
-  eventually is_held deploy
+  example dlock-release.1 'dlock release --key deploy --revoke'
+  hold_by_job deploy
   run_example
-  wait $! || :
-  example dlock-release.1 <<'X'
-dlock inspect deploy
-dlock release --key deploy --force --token 1766534400000000
-X
+  wait $pid || :
+  example dlock-release.1 'dlock inspect deploy' 'dlock release --key deploy --force'
   dlock acquire --key deploy
   token=$(dlock inspect -J deploy |
     json 'j["holders"][0]["token"] if "holders" in j else j["keys"][0]["holders"][0]["token"]')
@@ -366,15 +284,13 @@ X
       tr -d ',' | grep .
   }
   shown() { lines_of dlock.1 | sed -n "/^\\$ $1/,/^$2/p"; }
-  dlock run --key nightly --reason 'full backup' -- sleep 300 3>&- &
-  first=$!
-  eventually is_held nightly
+  hold_by_job nightly --reason 'full backup'
   dlock run --key nightly -- true 3>&- 2>/dev/null &
   second=$!
-  eventually sh -c '[ "$(dlock inspect nightly --no-heading -o WAIT)" = 1 ]'
+  eventually waiting 1 nightly
   assert_equal "$(dlock inspect nightly | words)" "$(shown 'dlock inspect nightly$' force | words)"
   run -0 dlock release --key nightly --revoke --wait 1m
-  wait $first || :
+  wait $pid || :
   wait $second
 
   dlock acquire --key nightly --ttl 1h >/dev/null
@@ -399,9 +315,7 @@ X
 }
 
 @test "once a night on three hosts, and again only if it failed" {
-  example dlock-run.1 <<'X'
-0,20,40 3 * * *  dlock run -n -E 0 --once-per day --until-success --key nightly -- /usr/local/bin/nightly
-X
+  example dlock-run.1 '0,20,40 3 * * *'
   printf '#!/bin/sh\necho nightly >>calls\n[ -e good ]\n' >bin/nightly
   chmod +x bin/nightly
   example=${example#'0,20,40 3 * * *  '}
@@ -414,21 +328,16 @@ X
 }
 
 @test "a migration, and another backend without a gap" {
-  example dlock-run.1 <<'X'
-dlock run -w 10m --max-run 30m --key migrate-orders -- ./migrate up
-X
+  example dlock-run.1 'dlock run -w 10m'
   run_busy migrate-orders
   run_example
   is_called 'migrate up'
-  example dlock-run.1 <<'X'
-dlock run -b redis://old --key report -- dlock run -q -b redis://new --key report -- /usr/local/bin/report
-X
+  example dlock-run.1 'dlock run -b redis://old'
   mkdir -m 700 old new
   example=${example//redis:\/\//file:$PWD/}
   rm calls
   example=${example//\/usr\/local\/bin\//}
-  run --separate-stderr timeout 60 bash -c "$example"
-  assert_success
+  run -0 --separate-stderr timeout 60 bash -c "$example"
   assert_equal "$stderr" ''
   is_called 'report '
   for place in old new; do dlock inspect -b "file:$PWD/$place" --no-heading -o KEY; done >keys
@@ -436,56 +345,19 @@ X
 }
 
 @test "in a cluster, and what watches it" {
-  not_run dlock-run.1 'no Kubernetes here: its command is asked to explain itself' <<'X'
-apiVersion: batch/v1
-kind: CronJob
-metadata: {name: nightly}
-spec:
-  schedule: "0 3 * * *"
-  concurrencyPolicy: Forbid
-  jobTemplate:
-    spec:
-      template:
-        spec:
-          restartPolicy: Never
-          terminationGracePeriodSeconds: 30
-          containers:
-          - name: nightly
-            image: registry.example/nightly
-            command: [dlock, run, -n, -E, "0", -b, "redis://locks", --key, nightly, --, nightly]
-X
+  not_run dlock-run.1 'no Kubernetes here: its command is asked to explain itself' \
+    'apiVersion: batch/v1' '            command:'
   command=$(sed -n 's/^ *command: \[\(.*\)\]$/\1/p' <<<"$example" | tr -d ',"')
   if built_with redis; then run -0 bash -c "${command/dlock run/dlock run --explain}"; fi
-  not_run dlock-run.1 'no Prometheus here: the figure that it asks for is written' <<'X'
-- alert: NightlyTooOld
-  expr: time() - max by (key) (dlock_last_success_timestamp_seconds{key="nightly"}) > 93600
-  annotations: {summary: "no success of nightly for 26 hours: dlock inspect nightly"}
-X
+  not_run dlock-run.1 'no Prometheus here: the figure that it asks for is written' \
+    '- alert: NightlyTooOld' '  annotations:'
   run -0 dlock run --metrics-file figures --key nightly -- true
   grep -q "^$(grep -o 'dlock_last[a-z_]*{key="nightly"' <<<"$example")" figures
 }
 
 @test "under systemd: what is started is a command line that dlock takes" {
-  not_run dlock-run.1 'no systemd runs here: its ExecStart is asked to explain itself' <<'X'
-[Unit]
-Description=The one worker
-[Service]
-Type=exec
-ExecStart=/usr/bin/dlock run --key leader -- /usr/bin/worker
-Restart=always
-RestartForceExitStatus=123
-Description=The report of one host
-Type=oneshot
-ExecStart=/usr/bin/dlock run -n --once-per 1h --key report -- /usr/local/bin/report
-SuccessExitStatus=75
-[Timer]
-OnCalendar=hourly
-RandomizedDelaySec=60
-Persistent=true
-Type=notify
-NotifyAccess=all
-ExecStart=/usr/bin/dlock run --key leader -- /usr/bin/worker --notify
-X
+  not_run dlock-run.1 'no systemd runs here: its ExecStart is asked to explain itself' \
+    '[Unit]' 'ExecStart=/usr/bin/dlock run --key leader -- /usr/bin/worker --notify'
   lines_of dlock-run.1 | sed -n 's/^ExecStart=.*dlock run/dlock run --explain/p' >starts
   assert_equal "$(wc -l <starts)" 3
   run -0 sh -e starts
@@ -499,76 +371,49 @@ X
 }
 
 @test "on servers: the command lines are taken; the servers are those of other tests" {
-  not_run dlock-redis.7 'no server db1; a grace of ten minutes' <<'X'
-dlock run -b 'redis://db1?restart_grace=10m' --ttl 10m --key nightly -- ./job
-X
+  not_run dlock-redis.7 'no server db1; a grace of ten minutes' \
+    "dlock run -b 'redis://db1?restart_grace=10m'"
   if built_with redis; then run -0 bash -c "${example/dlock run/dlock run --explain}"; fi
-  not_run dlock-bench.1 'no server r1; tests/program/bench.bats has these options' <<'X'
-dlock bench -b redis://r1 -b file:/var/tmp/b --recipe all -d 10s
-dlock bench -b 'redis://r1?password_file=/etc/dlock/r1.pw' \
-  -b 'mysql://dlock@m1/locks?password_file=/etc/dlock/m1.pw'
-dlock bench -b redis://r1 --repeat 5 --output json |
-  jq -e '.pass and all(.runs[]; .errors == 0 and .latency_us.handoff.p99 < 20000)'
-X
+  not_run dlock-bench.1 'no server r1; tests/program/bench.bats has these options' \
+    'dlock bench -b' "  jq -e '.pass"
 }
 
 @test "rights and tables are those of the sources, which other tests use" {
   words() { sed 's/^ACL SETUSER dlock //' | tr -s ' \n' '\n\n' | grep . | sort; }
   of_sources() { grep "^ACL SETUSER dlock .*$2" "$root/backends/$1/README.md" | head -n 1 | words; }
-  rights_of() { lines_of "$1" | grep '^ACL '; }
   not_run dlock-redis.7 \
     'tests/stores/redis/acl.cpp logs in with the rights of backends/redis/README.md' \
-    < <(rights_of dlock-redis.7)
+    'ACL SETUSER' 'ACL SETUSER dlock +zcount'
   assert_equal "$(words <<<"$example")" "$(of_sources redis 'dlock:\*')"
   not_run dlock-redlock.7 'a test logs in with the rights of backends/redlock/README.md' \
-    < <(rights_of dlock-redlock.7)
+    'ACL SETUSER' 'ACL SETUSER dlock +del'
   assert_equal "$(words <<<"$example")" "$(of_sources redlock 'jobs:\*')"
-  tables() { # BACKEND LAST: the page's lines from CREATE TABLE to the LAST one are in its .sql files
-    lines_of "dlock-$1.7" | sed -n "/^CREATE TABLE/,/$2/p" >tables
-    not_run "dlock-$1.7" "the same text as in the .sql files of backends/$1" <tables
+  tables() { # BACKEND: what the page prints from CREATE TABLE on is in its .sql files
+    lines_of "dlock-$1.7" | sed -n '/^CREATE TABLE/,$p' >tables
+    sed "s/^/dlock-$1.7: /" tables >>"$BATS_FILE_TMPDIR/covered"
     find "$root/backends/$1" -name "*.sql" -exec cat {} + >sources
     while IFS= read -r line; do
       grep -qxFe "${line%;}" -e "$line" -e "$line;" sources || fail "in no .sql file: $line"
     done <tables
   }
-  tables mysql 'ENGINE='
-  tables postgresql 'FROM dlock_lock l\|scale_factor=0)$'
-  not_run dlock-postgresql.7 'names accounts of a server' <<'X'
-CREATE ROLE dlock LOGIN PASSWORD 'PASSWORD';
-CREATE DATABASE locks OWNER dlock;
-GRANT SELECT, INSERT, UPDATE ON dlock_lock TO other;
-GRANT SELECT, INSERT, UPDATE, DELETE ON dlock_wait TO other;
-GRANT SELECT, INSERT, UPDATE ON dlock_advisory TO other;
-X
-  not_run dlock-etcd.7 'names a role of a cluster' <<'X'
-etcdctl role add locks
-etcdctl role grant-permission locks --prefix=true readwrite dlock/
-etcdctl user add dlock
-etcdctl user grant-role dlock locks
-X
-  not_run dlock-backends.7 'tests/program/every_store/formats.bats' <<'X'
-... has layout 2, and this dlock knows layout 1 (a newer dlock wrote it: ...)
-X
+  tables mysql
+  tables postgresql
+  not_run dlock-postgresql.7 'names accounts of a server' \
+    'CREATE ROLE dlock' 'GRANT SELECT, INSERT, UPDATE ON dlock_advisory'
+  not_run dlock-etcd.7 'names a role of a cluster' 'etcdctl role add' 'etcdctl user grant-role'
+  not_run dlock-backends.7 'tests/program/every_store/formats.bats' '... has layout'
 }
 
 @test "the README: the first line; each URL of the table is one that dlock takes" {
-  example README.md <<'X'
-dlock run --key nightly -- backup
-X
+  example README.md 'dlock run --key nightly -- '
   printf '#!/bin/sh\necho "backup $*" >>calls\n' >bin/backup
   chmod +x bin/backup
   run_example
   is_called 'backup '
-  example README.md <<'X'
-dlock inspect
-X
+  example README.md 'dlock inspect'
   run_example
   assert_line --partial nightly
-  example README.md <<'X'
-dlock --help
-dlock help run
-dlock help backends
-X
+  example README.md 'dlock --help' 'dlock help backends'
   run_example
   assert_line --partial 'usage: dlock run '
   sed -n 's/^| `\([a-z]*:[^`]*\)` .*/\1/p' "$root/README.md" >urls
@@ -579,14 +424,8 @@ X
 }
 
 @test "a history of one's own is judged" {
-  not_run dlock-faults.7 'is a build' <<'X'
-cmake -S . -B build-test -G Ninja -DBUILD_TESTING=ON
-cmake --build build-test --target history_check
-X
-  example dlock-faults.7 <<'X'
-dlock run --trace=/tmp/history --key k -- sleep 0.1
-build-test/tests/support/history/history_check /tmp/history
-X
+  not_run dlock-faults.7 'is a build' 'cmake -S . -B build-test' 'cmake --build'
+  example dlock-faults.7 'dlock run --trace=/tmp/history' 'build-test/tests/support/history/'
   ln -s "$(dirname "$DLOCK")/.." build-test
   [ -x build-test/tests/support/history/history_check ] || skip 'history_check is not built'
   example=${example//\/tmp\//}
@@ -606,41 +445,21 @@ X
 }
 
 @test "the README: how to build, test and install" {
-  not_run README.md \
-    'installs packages and builds for minutes; scripts.bats runs it with a cmake that does not' \
-    <<'X'
-scripts/dlock run --key demo -- echo "I hold the lock"
-X
-  not_run README.md 'is what runs this test' <<'X'
-scripts/test
-X
-  not_run README.md 'needs root, and a package that scripts/package has made' <<'X'
-apt install ./dlock_0.1.0_amd64.deb
-apt remove dlock
-tar -C /usr/local --strip-components=1 -xf dlock-0.1.0-linux-x86_64.tar.gz
-X
-  not_run README.md \
-    'packaging.bats runs them with a build that takes no time, or with that of dlock' <<'X'
-scripts/package
-cmake --install build
-cmake --build build --target uninstall
-X
-  not_run README.md 'installs packages' <<'X'
-scripts/deps
-X
-  not_run README.md 'scripts.bats runs it' <<'X'
-scripts/prove --help
-X
-  not_run dlock-faults.7 'takes a quarter of an hour; measure.comparison runs two of its tools' <<'X'
-scripts/prove --comparison
-X
-  not_run dlock-faults.7 'takes 20 minutes; program.runner.* run a few of its cells' <<'X'
-scripts/prove --faults
-X
-  not_run README.md 'scripts/check and manual.bats read the pages' <<'X'
-man dlock
-man -l man/dlock.1
-X
+  not_run README.md 'takes minutes; scripts.bats runs it with a short cmake' 'scripts/dlock'
+  not_run README.md 'is what runs this test' 'scripts/test'
+  for first in 'apt install' 'apt remove' 'tar -C /usr/local'; do
+    not_run README.md 'needs root, and a package that scripts/package has made' "$first"
+  done
+  for first in scripts/package 'cmake --install build' 'cmake --build build --target uninstall'; do
+    not_run README.md 'packaging.bats runs it, with a build that takes no time' "$first"
+  done
+  not_run README.md 'installs packages' 'scripts/deps'
+  not_run README.md 'scripts.bats runs it' 'scripts/prove --help'
+  not_run dlock-faults.7 'takes long; measure.comparison runs two of its tools' \
+    'scripts/prove --comparison'
+  not_run dlock-faults.7 'takes 20 minutes; program.runner.* run a few of its cells' \
+    'scripts/prove --faults'
+  not_run README.md 'scripts/check and manual.bats read the pages' 'man dlock' 'man -l'
 }
 
 @test "no example has a ttl that the default grace of Redis refuses, without a grace of its own" {

@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 load common
 
-setup() {
-  common_setup
-  cd "$BATS_TEST_TMPDIR" || return
-}
-
 @test "an older token is refused, the same and a newer one are not" {
   run -0 "$DLOCK" fence --state f --token 5 -- echo five
   assert_output five
@@ -61,8 +56,7 @@ setup() {
   eventually test -e began
   refused 75 'another command' fence --state f --token 3 -n -- true
   refused 9 'another command' fence --state f --token 3 -w 50ms -E 9 -- true
-  kill $!
-  wait $! || :
+  end_of $! TERM
 }
 
 @test "a file that is replaced again and again does not prolong the wait" {

@@ -1,12 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The manual and --help list the same options, exit statuses, variables and columns. $DLOCK: the
-# binary.
-bats_require_minimum_version 1.5.0
-bats_load_library bats-support
-bats_load_library bats-assert
+# The manual and --help list the same options, exit statuses, variables and columns.
+load common
 
-unset DLOCK_FAKE # no option of dlock, which would say so
 man=$BATS_TEST_DIRNAME/../../man
 commands='run acquire renew release check fence inspect bench config'
 
@@ -79,7 +75,6 @@ options_of_help() {
 }
 
 @test "dlock-backends(7) says what each recipe can do" {
-  cd "$BATS_TEST_TMPDIR" || return
   mkdir locks
   built=$("$DLOCK" --version | sed -n 's/ ([^)]*)//g; s/^\([a-z]*\): \(.*\)/\1, \2/p')
   while IFS=, read -r family rest; do
@@ -122,8 +117,7 @@ X
 }
 
 @test "dlock-inspect(1) names the columns" {
-  run "$DLOCK" inspect -o NONE
-  assert_failure 64
+  run -64 "$DLOCK" inspect -o NONE
   of_help=$(sed 's/.*is not a column: //' <<<"$output" | tr -d ' ' | tr ',' '\n' | sort)
   of_page=$(sed -n '/^\.Ss Columns/,/^\.Sh/p' "$man/dlock-inspect.1" | sed -n 's/^\.Cm//p' |
     tr ' ' '\n' | grep -E '^[A-Z]{2,}$' | sort -u)

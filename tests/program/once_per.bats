@@ -4,11 +4,6 @@
 # wall clock of a process.
 load common
 
-setup() {
-  common_setup
-  cd "$BATS_TEST_TMPDIR" || return
-}
-
 # at SECONDS COMMAND...: with the wall clock that far ahead
 at() {
   python3 - "$1" >shift <<'PYTHON'

@@ -4,7 +4,6 @@
 # All but those that need a shell, or the fake backend, are rows of tests/pure/cli/command_line_test.
 load common
 
-setup() { common_setup; }
 teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may have reached the store
 
 @test "no command" {
@@ -32,18 +31,6 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   "$DLOCK" run --explain -b zookeeper://h --key k --ttl 6s --lock-delay "$longest" -- true
 }
 
-@test "zookeeper: a login without TLS is warned of, wherever it comes from" {
-  needs_backend zookeeper
-  (umask 077 && echo digest:me:geheim >"$BATS_TEST_TMPDIR/auth")
-  for login in "-b zookeeper://h?auth_file=$BATS_TEST_TMPDIR/auth" \
-    "-b zookeeper://h --auth-file $BATS_TEST_TMPDIR/auth"; do
-    run --separate-stderr -0 "$DLOCK" run --explain $login --key k -- true
-    [[ $stderr == *'the login is sent unencrypted'* ]]
-  done
-  run --separate-stderr -0 "$DLOCK" run --explain -b zookeeper://h --key k -- true
-  [[ $stderr != *unencrypted* ]]
-}
-
 @test "a handle of standard input that is none, or closed, is not repeated" {
   refused 64 '--handle -: standard input: ' release --key k --handle - <<<secret
   [[ $stderr != *secret* ]]
@@ -53,6 +40,16 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 
 @test "fence has no backend, and no variable of one is judged" {
   for name in DLOCK_URL DLOCK_HOST; do
-    env $name=redis://h "$DLOCK" fence --state "$BATS_TEST_TMPDIR/state" --token 1 -- true
+    env $name=redis://h "$DLOCK" fence --state state --token 1 -- true
+  done
+}
+
+@test "a historical recipe states its weakness in one line, unless -q; the others say nothing" {
+  needs_backend redis
+  for row in setnx-expire:1 getset:1 'setnx-expire -q:0' 'getset -q:0' fair:0 set:0; do
+    # shellcheck disable=SC2086
+    run --separate-stderr -69 "$DLOCK" inspect -b redis://127.0.0.1:1 --connect-timeout 100ms k \
+      --recipe ${row%:*}
+    assert_equal "${row%:*}:$(grep -c '^dlock: redis, recipe [a-z-]*: ' <<<"$stderr")" "$row"
   done
 }

@@ -1,16 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # What is installed, removed and listed. $DLOCK: the binary, inside of its build directory.
-bats_require_minimum_version 1.5.0
-bats_load_library bats-support
-bats_load_library bats-assert
+load common
 
 root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 
-setup() {
-  built=$(cd "$(dirname "$DLOCK")/.." && pwd)
-  cd "$BATS_TEST_TMPDIR" || return
-}
+built=$(cd "$(dirname "$DLOCK")/.." && pwd)
 
 @test "uninstall removes the files of cmake --install, and nothing else" {
   export DESTDIR=$PWD/root

@@ -52,7 +52,6 @@ teardown_file() {
 
 setup() {
   common_setup
-  cd "$BATS_TEST_TMPDIR" || return
   cat >job <<'JOB'
 echo $$ >pid
 echo up
@@ -95,8 +94,7 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
   there -- --status ev >out 3>&- </dev/null &
   client=$!
   eventually test -s pid
-  kill -9 $client
-  wait $client || :
+  end_of $client
   eventually bash -c '[ "$(cut_connections)" -gt "$0" ]' "$before" # the server has noticed
   is_held k
   touch go
@@ -114,8 +112,7 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
     there -tt -- --status ev -k 300ms >out 3>&- </dev/null &
     client=$!
     eventually test -s pid
-    kill -9 $client
-    wait $client || :
+    end_of $client
     eventually grep -q '"event":"exit"' ev
     gone
     is_free k
@@ -131,8 +128,7 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
   client=$!
   exec 9>input
   eventually is_held k
-  kill -9 $client
-  wait $client || :
+  end_of $client
   eventually is_free k
   exec 9>&-
 }

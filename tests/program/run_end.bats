@@ -6,22 +6,15 @@ load run_helpers
 # A command that ignores TERM, reports it, and lives.
 stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
 
-@test "TERM, then KILL after --kill-after: the whole tree" {
-  start it on_file -k 300ms -- "${stubborn[@]}"
-  said it up
-  send it TERM
-  ended it
-  assert_equal "$end" 'signal 9 (KILL)'
-  assert_equal "$(events it)" 'acquired kill job_dead released exit'
-  key_is_free
-}
-
-@test "-k 0: KILL at once" {
-  start it on_file -k 0 -- "${stubborn[@]}"
-  said it up
-  send it TERM
-  ended it
-  assert_equal "$end" 'signal 9 (KILL)'
+@test "TERM, then KILL after --kill-after, at once with 0: the whole tree" {
+  for after in 300ms 0; do
+    start $after on_file -k $after -- "${stubborn[@]}"
+    said $after up
+    send $after TERM
+    ended $after 'signal 9 (KILL)'
+    assert_equal "$(events $after)" 'acquired kill job_dead released exit'
+    key_is_free
+  done
 }
 
 @test "a second ending signal escalates; the same one within 100 ms counts once" {
@@ -31,8 +24,7 @@ stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
   run ended_within_a_second it
   assert_failure
   send it INT
-  ended it
-  assert_equal "$end" 'signal 9 (KILL)'
+  ended it 'signal 9 (KILL)'
   # The same signal, later.
   start again on_file -k 60s -- "$SIGNAL_JOB" print
   said again up
@@ -41,8 +33,7 @@ stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
   run ended_within_a_second again
   assert_failure
   send again INT
-  ended again
-  assert_equal "$end" 'signal 9 (KILL)'
+  ended again 'signal 9 (KILL)'
 }
 ended_within_a_second() {
   timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; done' sh "$dir/$1.end"
@@ -50,23 +41,18 @@ ended_within_a_second() {
 
 @test "--max-run: 124, with TERM first and KILL after --kill-after" {
   start polite on_file --max-run 300ms -- sleep 60
-  ended polite
-  assert_equal "$end" 'exit 124'
+  ended polite 'exit 124'
   # Ignored from its start: the shell of the command might not come to its trap within 300 ms.
   (trap '' TERM && start it on_file --max-run 300ms -k 300ms -- "${stubborn[@]}")
-  ended it
-  assert_equal "$end" 'exit 124'
+  ended it 'exit 124'
   assert_equal "$(events it)" 'acquired term kill job_dead released exit'
-  run on_file --max-run 20s -- sh -c 'exit 3'
-  assert_failure 3
-  run on_file --max-run 0 -- sh -c 'sleep 0.2; exit 3'
-  assert_failure 3
+  run -3 on_file --max-run 20s -- sh -c 'exit 3'
+  run -3 on_file --max-run 0 -- sh -c 'sleep 0.2; exit 3'
 }
 
 @test "--signal: the signal of a request to end" {
   start it on_file --max-run 300ms --signal USR1 -- "$SIGNAL_JOB" exit 9
-  ended it
-  assert_equal "$end" 'exit 124'
+  ended it 'exit 124'
   # Pending until the command takes it, should that be later than 300 ms.
   before=(env --block-signal=USR2)
   start number on_file --max-run 300ms --signal 12 -- "$SIGNAL_JOB" print
@@ -77,8 +63,7 @@ ended_within_a_second() {
 
 @test "--min-hold on a lease: exits at once, the lease is set to the remainder" {
   start it on_lease --min-hold 20s --ttl 5s -- sh -c 'exit 5'
-  ended it
-  assert_equal "$end" 'exit 5'
+  ended it 'exit 5'
   assert_equal "$(events it)" 'acquired job_dead detached exit'
 }
 
@@ -87,8 +72,7 @@ ended_within_a_second() {
   event it job_dead
   says it '--min-hold'
   send it TERM
-  ended it
-  assert_equal "$end" 'exit 5'
+  ended it 'exit 5'
   assert_equal "$(events it)" 'acquired job_dead released exit'
 }
 
@@ -99,23 +83,19 @@ ended_within_a_second() {
   run cat it.err
   assert_output --regexp "^dlock: k: .*[ :]$(cat pid)[ ;,].*--descendants.*kill"
   assert_equal "${#lines[@]}" 1
-  run on_file -n -- true
-  assert_failure 75
+  run -75 on_file -n -- true
   touch go
-  ended it
-  assert_equal "$end" 'exit 5'
+  ended it 'exit 5'
   key_is_free
 }
 
 @test "--descendants kill: TERM, then KILL after --kill-after, and the command's status" {
   start it on_file --descendants kill -k 300ms -- sh -c 'setsid sleep 60 & exit 5'
-  ended it
-  assert_equal "$end" 'exit 5'
+  ended it 'exit 5'
   start hard on_file --descendants kill -k 300ms -- \
     sh -c 'setsid sh -c "trap \"\" TERM; echo \$\$ >hard; while :; do sleep 1; done" &
       until [ -s hard ]; do sleep 0.02; done; exit 5'
-  ended hard
-  assert_equal "$end" 'exit 5'
+  ended hard 'exit 5'
   assert_regex "$(events hard)" 'kill job_dead released exit$'
   run ! kill -0 "$(cat hard)"
   key_is_free
@@ -127,8 +107,7 @@ ended_within_a_second() {
       while :; do sleep 0.05; done" & exit 5'
   says it '--descendants'
   send it USR1
-  ended it
-  assert_equal "$end" 'exit 5'
+  ended it 'exit 5'
   assert_equal "$(cat bye)" bye
 }
 
@@ -137,8 +116,7 @@ ended_within_a_second() {
   # Pending until the command takes it, should that be later than the loss.
   before=(env --block-signal=TERM)
   start it on_lease --ttl 6s -- "$SIGNAL_JOB" print
-  ended it
-  assert_equal "$end" 'exit 123'
+  ended it 'exit 123'
   assert_equal "$(cat it.out)" $'up\ngot 15'
   assert_regex "$(events it)" '^acquired (lost term|term lost) job_dead exit$'
   run cat it.err
@@ -149,8 +127,7 @@ ended_within_a_second() {
   faults=lost_after=0
   start it on_lease --ttl 2s --on-lost 'exec:echo "$DLOCK_KEY $DLOCK_TOKEN" >helper' -- \
     sh -c 'echo "$DLOCK_KEY $DLOCK_TOKEN" >job; until [ -s helper ]; do sleep 0.02; done; exit 5'
-  ended it
-  assert_equal "$end" 'exit 123'
+  ended it 'exit 123'
   [ -s job ] && cmp job helper
 }
 
@@ -158,8 +135,7 @@ ended_within_a_second() {
   faults=lost_after=0
   start it on_lease --ttl 2s --on-lost 'exec:trap "" TERM HUP; echo $$ >helper; sleep 600' -- \
     sh -c 'until [ -s helper ]; do sleep 0.02; done; exit 5'
-  ended it
-  assert_equal "$end" 'exit 123'
+  ended it 'exit 123'
   run ! kill -0 "$(cat helper)"
 }
 
@@ -171,8 +147,7 @@ ended_within_a_second() {
   event it lost
   until_true 'the helper' test -s helper
   send it TERM
-  ended it
-  assert_equal "$end" 'exit 123'
+  ended it 'exit 123'
   run ! kill -0 "$(cat job)"
   run ! kill -0 "$(cat helper)"
 }
@@ -181,15 +156,13 @@ ended_within_a_second() {
   faults=lost_after=0
   start it on_lease --ttl 2s --on-lost signal:USR1 -- \
     sh -c 'trap "echo usr1 >got" USR1; until [ -s got ]; do sleep 0.02; done; sleep 0.1; exit 5'
-  ended it
-  assert_equal "$end" 'exit 123'
+  ended it 'exit 123'
 }
 
 @test "renewals fail: reported once, and again when they work" {
   faults=renew_fails_after=1
   start it on_lease --ttl 2s -- sleep 60
-  ended it
-  assert_equal "$end" 'exit 123'
+  ended it 'exit 123'
   assert_regex "$(events it)" \
     '^acquired renewed renew_failed jeopardy( renew_failed| term| lost)* job_dead exit$'
   assert_regex "$(events it | sed 's/ renew_failed//g')" \
@@ -200,15 +173,13 @@ ended_within_a_second() {
 @test "a release that fails or hangs: warning, event, the command's status, in a bounded time" {
   faults=hang_release=1
   start it on_lease --ttl 3s -- sh -c 'exit 5'
-  ended it
-  assert_equal "$end" 'exit 5'
+  ended it 'exit 5'
   assert_equal "$(events it)" 'acquired job_dead not_released exit'
   run cat it.err
   assert_output --regexp '^dlock: k: not released'
   faults=lose=release
   start lost on_lease --ttl 3s -- sh -c 'exit 5'
-  ended lost
-  assert_equal "$end" 'exit 5'
+  ended lost 'exit 5'
 }
 
 @test "a lost reply and a slow store have no effect" {
@@ -217,18 +188,15 @@ ended_within_a_second() {
       sh -c 'until [ -e "go$0" ]; do sleep 0.05; done; exit 5' "$faults"
     event "it$faults" renewed
     touch "go$faults"
-    ended "it$faults"
-    assert_equal "$end" 'exit 5'
+    ended "it$faults" 'exit 5'
   done
 }
 
 @test "file: a forced release ends the command with 123" {
   start it on_file -k 300ms -- sleep 60
   event it acquired
-  run "$DLOCK" release -b "file:$dir/locks" --key k --force --yes
-  assert_success
-  ended it
-  assert_equal "$end" 'exit 123'
+  run -0 "$DLOCK" release -b "file:$dir/locks" --key k --force --yes
+  ended it 'exit 123'
 }
 
 @test "dlock and its guard both killed: the command dies with them" {
@@ -238,37 +206,39 @@ ended_within_a_second() {
   until_true 'the end of the command' sh -c '! kill -0 "$(cat pid)"'
 }
 
-@test "both killed: the empty cgroup of the job is removed by the next run, those in use stay" {
-  local cgroups
+# The directory of cgroups, $cgroups, with that of a run that goes on, named first in $in_use.
+use_a_cgroup() {
   cgroups=$(findmnt -n -t cgroup2 -o TARGET | head -n 1)$(sed -n 's/^0:://p' /proc/self/cgroup)
   [ -w "$cgroups" ] && [ -e "$cgroups/cgroup.procs" ] || skip 'no cgroup v2 that may be written'
-  space=$(stat -L -c %i /proc/self/ns/pid)
   start other on_lease -- sh -c 'echo up; exec sleep 60'
   said other up
-  in_use=$(guard_of other | tr -d " ")
-  [ -e "$cgroups/dlock-$in_use-$space" ] || skip 'dlock makes no cgroup here'
+  in_use=("$(cgroup_of other)")
+  [ -e "${in_use[0]}" ] || skip 'dlock makes no cgroup here'
+}
+cgroup_of() {
+  echo "$cgroups/dlock-$(guard_of "$1" | tr -d ' ')-$(stat -L -c %i /proc/self/ns/pid)"
+}
+
+@test "both killed: the empty cgroup of the job is removed by the next run, those in use stay" {
+  use_a_cgroup
   start it on_file -- sh -c 'echo up; exec sleep 60'
   said it up
-  guard=$(guard_of it | tr -d " ")
-  [ -e "$cgroups/dlock-$guard-$space" ]
-  kill -9 "$guard" "$(pid_of it)"
-  until_true 'the guard is gone' sh -c '! kill -0 "$1"' sh "$guard"
+  guard=$(guard_of it) empty=$(cgroup_of it)
+  [ -e "$empty" ]
+  # shellcheck disable=SC2086  # with a blank
+  kill -9 $guard "$(pid_of it)"
+  until_true 'the guard is gone' sh -c '! kill -0 $1' sh "$guard"
   on_file -- true
-  [ ! -e "$cgroups/dlock-$guard-$space" ]
-  [ -e "$cgroups/dlock-$in_use-$space" ]
+  [ ! -e "$empty" ]
+  [ -e "${in_use[0]}" ]
   send other TERM
   ended other
 }
 
 @test "empty cgroups of other PID namespaces, as of killed containers, are removed, however many" {
-  local cgroups n in_use=()
-  cgroups=$(findmnt -n -t cgroup2 -o TARGET | head -n 1)$(sed -n 's/^0:://p' /proc/self/cgroup)
-  [ -w "$cgroups" ] && [ -e "$cgroups/cgroup.procs" ] || skip 'no cgroup v2 that may be written'
-  start other on_lease -- sh -c 'echo up; exec sleep 60'
-  said other up
-  space=$(stat -L -c %i /proc/self/ns/pid)
-  in_use=("$cgroups/dlock-$(guard_of other | tr -d " ")-$space")
-  [ -e "${in_use[0]}" ] || skip 'dlock makes no cgroup here'
+  local n space
+  use_a_cgroup
+  space=${in_use[0]##*-}
   for n in {101..200}; do mkdir "$cgroups/dlock-$n-$$"; done
   mkdir "$cgroups/dlock-of-$$" # not dlock's
   # As of guards that live.

@@ -2,21 +2,14 @@
 # For tests of `dlock run`. $DLOCK and $DLOCK_FAKE are the programs under test, $PROBE, $PTY_DRIVE,
 # $SIGNAL_JOB and $RESISTING_TREE are tools; CTest sets them. Every wait is for an event, with a
 # bound of 20 s.
-bats_require_minimum_version 1.5.0
-bats_load_library bats-support
-bats_load_library bats-assert
+load common
 
 setup() {
-  local name
-  for name in $(compgen -e DLOCK_); do
-    [[ $name == DLOCK_@(FAKE|TEST_MUTANT) ]] || unset "$name"
-  done
-  export -n DLOCK_FAKE
+  clean_environment
   if (: </dev/tty) 2>/dev/null; then
     fail 'these tests want no terminal: run them by ctest, or under setsid -w'
   fi
   dir=$BATS_TEST_TMPDIR
-  cd "$dir" || return
   mkdir -m 700 locks
 }
 
@@ -43,7 +36,7 @@ on_lease() {
 # start NAME on_file|on_lease ARGUMENTS...: in the background; events in NAME.events, stderr in
 # NAME.err, stdout in NAME.out.
 # $before: words before it, such as env --block-signal=TERM.
-# ended NAME: waits for its end, and leaves `exit 0` or `signal 15 (TERM)` in $end.
+# ended NAME [END]: waits for its end, which is `exit 0` or `signal 15 (TERM)`: END, if that is given.
 start() {
   local name=$1 kind=$2 program backend
   shift 2
@@ -59,10 +52,9 @@ start() {
 pid_of() { cat "$dir/$1.end.pid"; }
 guard_of() { cat "/proc/$(pid_of "$1")/task/$(pid_of "$1")/children"; } # dlock's only child
 send() { kill -s "$2" "$(pid_of "$1")"; }
-# shellcheck disable=SC2034  # $end is for the tests
 ended() {
   until_true "end of $1" test -s "$dir/$1.end"
-  end=$(cat "$dir/$1.end")
+  [ $# -eq 1 ] || assert_equal "$(cat "$dir/$1.end")" "$2"
 }
 
 # until_true WHAT COMMAND...: until COMMAND succeeds.

@@ -11,11 +11,21 @@ holder() {
   event holder acquired
 }
 
-@test "-n: busy is 75, names the holder, and does not wait" {
+@test "busy: 75 or the status of -E, at once or after -w; a line that names the holder, or none" {
   holder
-  run on_file -n -- touch ran
-  assert_failure 75
+  run -75 on_file -n -- touch ran
   assert_output --regexp "^dlock: $held; not waiting$"
+  run -75 on_file -w 0 -- touch ran
+  assert_output --partial 'not waiting'
+  run -9 on_file -n -E 9 -- touch ran
+  assert_output --partial 'k is held by'
+  run -0 on_file -n -E 0 -- touch ran
+  refute_output
+  run -75 on_file -n -q -- touch ran
+  refute_output
+  local began=$EPOCHREALTIME
+  run -75 on_file -w 700ms -- touch ran
+  (((${EPOCHREALTIME/[.,]/} - ${began/[.,]/}) >= 700000))
   [ ! -e ran ]
 }
 
@@ -23,11 +33,9 @@ holder() {
   on_file -- true
   exec {lock}<>locks/k/state
   DLOCK_TEST_RUN=$BATS_TEST_TMPDIR flock "$lock"
-  run on_file -w 700ms -- touch ran
-  assert_failure 69
+  run -69 on_file -w 700ms -- touch ran
   assert_output --partial "state has been locked by process "
-  run on_file -n -- touch ran
-  assert_failure 69
+  run -69 on_file -n -- touch ran
   assert_output --partial "state has been locked for 1000 ms by process "
   exec {lock}>&-
   [ ! -e ran ]
@@ -40,8 +48,7 @@ holder() {
     sh -c 'touch has_it; until [ -e let_go ]; do sleep 0.02; done' 3>&- &
   local other=$!
   until_true 'the other lock' test -e has_it
-  run on_file -b "$url" -n -- touch ran
-  assert_failure 75
+  run -75 on_file -b "$url" -n -- touch ran
   assert_output --regexp "^dlock: k is held by process [0-9]+, which is not dlock's; not waiting$"
   run on_file -b "$url" -w 700ms -- touch ran
   assert_line --index 0 --regexp '; waiting up to 700ms$'
@@ -72,23 +79,8 @@ holder() {
   until_true 'the waiter at the new file' waits_or_ran
   [ ! -e ran ]
   touch second.end
-  ended waiter
-  [ "$end" = 'exit 0' ]
+  ended waiter 'exit 0'
   [ -e ran ]
-}
-
-@test "-E: another status for busy, 0 says nothing; -q says nothing" {
-  holder
-  run on_file -n -E 9 -- touch ran
-  assert_failure 9
-  assert_output --partial 'k is held by'
-  run on_file -n -E 0 -- touch ran
-  assert_success
-  refute_output
-  run on_file -n -q -- touch ran
-  assert_failure 75
-  refute_output
-  [ ! -e ran ]
 }
 
 @test "a damaged state: a waiter reports it, and goes on waiting" {
@@ -102,19 +94,7 @@ holder() {
   touch let_go
   says waiter 'state: is damaged'
   rm locks/k/state # as the message advises, when no job runs under it
-  ended waiter
-  assert_equal "$end" 'exit 0'
-}
-
-@test "-w: waits, then busy; 0 is -n" {
-  holder
-  run on_file -w 0 -- touch ran
-  assert_failure 75
-  local began=$EPOCHREALTIME
-  run on_file -w 700ms -- touch ran
-  assert_failure 75
-  (((${EPOCHREALTIME/[.,]/} - ${began/[.,]/}) >= 700000))
-  [ ! -e ran ]
+  ended waiter 'exit 0'
 }
 
 @test "-w: granted in time" {
@@ -122,8 +102,7 @@ holder() {
   start next on_file -w 20s -- echo got
   event next waiting
   touch let_go
-  ended next
-  assert_equal "$end" 'exit 0'
+  ended next 'exit 0'
   assert_equal "$(cat next.out)" got
   assert_equal "$(events next)" 'waiting acquired job_dead released exit'
 }
@@ -146,13 +125,9 @@ holder() {
 }
 
 @test "the waiting line: none when the lock comes sooner, none with -q" {
-  faults=grant_after=200ms
-  run on_lease -- true
-  assert_success
+  faults=grant_after=200ms run -0 on_lease -- true
   refute_output
-  faults=grant_after=1200ms
-  run on_lease -q -- true
-  assert_success
+  faults=grant_after=1200ms run -0 on_lease -q -- true
   refute_output
 }
 
@@ -163,8 +138,7 @@ holder() {
     event "w$sig" waiting
     until_true 'a waiter' test "$(waiters)" = 1
     send "w$sig" "$sig"
-    ended "w$sig"
-    assert_equal "$end" "signal $(kill -l "$sig") ($sig)"
+    ended "w$sig" "signal $(kill -l "$sig") ($sig)"
     assert_equal "$(waiters)" 0
   done
   [ ! -e ran ]
@@ -181,27 +155,23 @@ holder() {
   assert_equal "${#lines[@]}" 1
   [ "${lines[0]}" -gt 1000000 ] # the token of the store
   # Without a second request: granted, perhaps, and not started.
-  run on_lease -n --ttl 4s -- touch ran
-  assert_failure 69
+  run -69 on_lease -n --ttl 4s -- touch ran
   assert_output --partial 'no answer in time'
   [ ! -e ran ]
 }
 
 @test "unreachable at the start: 69, and the command is not run" {
-  faults=fail_open=unavailable
-  run on_lease --connect-timeout 300ms -- touch ran
-  assert_failure 69
-  assert_output --regexp '^dlock: '
-  run on_lease -n -- touch ran
-  assert_failure 69
-  run on_lease -w 500ms -- touch ran
-  assert_failure 69
-  faults=fail_open=denied
-  run on_lease -- touch ran
-  assert_failure 77
-  faults=fail_open=cannot_create
-  run on_lease -- touch ran
-  assert_failure 73
+  while read -r fault status options; do
+    # shellcheck disable=SC2086
+    faults=fail_open=$fault run -"$status" on_lease $options -- touch ran
+    assert_output --regexp '^dlock: '
+  done <<'X'
+unavailable 69 --connect-timeout 300ms
+unavailable 69 -n
+unavailable 69 -w 500ms
+denied 77
+cannot_create 73
+X
   [ ! -e ran ]
 }
 
@@ -214,8 +184,7 @@ holder() {
   # start it then.
   until_true 'two renewals' sh -c '[ "$(grep -c renewed it.events)" -ge 2 ]'
   kill -CONT "$(guard_of it)"
-  ended it
-  assert_equal "$end" 'exit 0'
+  ended it 'exit 0'
   assert_equal "$(cat it.out)" ran
   assert_regex "$(events it)" 'acquired renewed renewed .*acquired .*job_dead released exit$'
 }

@@ -1,11 +1,10 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # The scripts for new users, on a tree with a fake cmake that takes time and counts its calls.
-bats_require_minimum_version 1.5.0
-bats_load_library bats-support
-bats_load_library bats-assert
+load common
 
 setup() {
+  common_setup
   scripts=$(cd "$BATS_TEST_DIRNAME/../../scripts" && pwd)
   tree="$BATS_TEST_TMPDIR/a tree"
   mkdir -p "$tree/scripts" "$tree/src" "$tree/backends" "$BATS_TEST_TMPDIR/bin"
@@ -46,26 +45,22 @@ builds() { grep -cx -- --build "$BATS_TEST_TMPDIR/calls"; }
 age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
 
 @test "deps: nothing missing, no output, no network access" {
-  run "$scripts/deps" build
-  assert_success
+  run -0 "$scripts/deps" build
   assert_output ''
 }
 
 @test "deps: an unknown purpose is 64 and lists the known ones" {
-  run "$scripts/deps" tests
-  assert_failure 64
+  run -64 "$scripts/deps" tests
   assert_output --partial \
     "'tests' is not one of build, test, services, peers, comparison, builds, package, all"
 }
 
 @test "dlock: the first call builds; stdout, arguments and status are the binary's" {
   age
-  run --separate-stderr "$tree/scripts/dlock" 7 'a  b' ''
-  assert_failure 7
+  run -7 --separate-stderr "$tree/scripts/dlock" 7 'a  b' ''
   assert_output 'dlock(3): 7 a  b '
   assert_regex "$stderr" 'first use'
-  run --separate-stderr "$tree/scripts/dlock" 3
-  assert_failure 3
+  run -3 --separate-stderr "$tree/scripts/dlock" 3
   assert_equal "$stderr" ''
   assert_equal "$(builds)" 1
 }
@@ -77,8 +72,7 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   assert_output --regexp '--target dlock completions$'
   # The same for the program under test: everything else to install is in the source tree.
   built=$(cd "$(dirname "$DLOCK")/.." && pwd)
-  run "$(PATH=${PATH#*:} command -v cmake)" --install "$built" --prefix "$BATS_TEST_TMPDIR/usr"
-  assert_success
+  run -0 "$(PATH=${PATH#*:} command -v cmake)" --install "$built" --prefix "$BATS_TEST_TMPDIR/usr"
   for file in bin/dlock share/man/man1/dlock-run.1 share/man/man7/dlock-backends.7 \
     share/bash-completion/completions/dlock; do
     assert [ -s "$BATS_TEST_TMPDIR/usr/$file" ]
@@ -97,8 +91,7 @@ STAND_IN
   sed -i 's/^echo "some chatter"$/for n in 1 2 3 4 5 6 7; do echo "[$n\/7] step"; done/' \
     "$BATS_TEST_TMPDIR/bin/cmake"
   chmod +x "$BATS_TEST_TMPDIR/bin/date"
-  run --separate-stderr "$tree/scripts/dlock" 0
-  assert_success
+  run -0 --separate-stderr "$tree/scripts/dlock" 0
   # 14 lines, of cmake -S and cmake --build: the third, sixth, ninth and twelfth.
   assert_equal "$(grep -c '^dlock: still building: \[./7\] step$' <<<"$stderr")" 4
 }
@@ -110,8 +103,7 @@ STAND_IN
     >"$BATS_TEST_TMPDIR/bin/apt-get"
   printf '#!/bin/sh\n[ "$1" != -n ] || shift\nexec "$@"\n' >"$BATS_TEST_TMPDIR/bin/sudo"
   chmod +x "$BATS_TEST_TMPDIR/bin"/*
-  run "$scripts/deps" build
-  assert_failure 69
+  run -69 "$scripts/deps" build
   assert_output --partial 'E: no such luck'
   assert_output --partial 'apt-get failed. As root: apt-get install --no-install-recommends g++'
   refute_output --partial chatter
@@ -121,14 +113,11 @@ STAND_IN
   age
   ln -s "$tree/scripts/dlock" "$BATS_TEST_TMPDIR/bin/dl"
   cd /
-  run sh -c 'exec "$1" 5 <&- 2>&-' sh "$BATS_TEST_TMPDIR/bin/dl"
-  assert_failure 5
+  run -5 sh -c 'exec "$1" 5 <&- 2>&-' sh "$BATS_TEST_TMPDIR/bin/dl"
   assert_output 'dlock(1): 5'
-  run dl 4
-  assert_failure 4
+  run -4 dl 4
   cd "$tree/scripts"
-  run sh dlock 6
-  assert_failure 6
+  run -6 sh dlock 6
   assert_equal "$(builds)" 1
 }
 
@@ -149,19 +138,16 @@ STAND_IN
   "$tree/scripts/dlock"
   assert_equal "$(builds)" 1
   touch -d '1 minute' "$tree/src/main.cpp"
-  run "$tree/scripts/dlock" 2
-  assert_failure 2
+  run -2 "$tree/scripts/dlock" 2
   assert_equal "$(builds)" 2
 }
 
 @test "dlock: a build that fails is 69, shows the end of its log and names its file" {
   age
-  BREAK=yes run "$tree/scripts/dlock" 0
-  assert_failure 69
+  BREAK=yes run -69 "$tree/scripts/dlock" 0
   assert_output --partial 'main.cpp:1: error: as told'
   assert_output --partial "its log is $tree/build/build.log"
-  run "$tree/scripts/dlock" 0
-  assert_success
+  run -0 "$tree/scripts/dlock" 0
 }
 
 @test "dlock: two first calls at a time build once" {
@@ -203,8 +189,7 @@ tree_of_tests() {
 @test "prove, test, fuzz, mutants: what is wrong is one line and 64, before any package or build" {
   tree_of_tests
   while read -r line; do
-    run "$tree/scripts/"$line
-    assert_failure 64
+    run -64 "$tree/scripts/"$line
     assert_equal "$line: ${#lines[@]}" "$line: 1"
     assert_output --regexp '^scripts/(prove|test|fuzz|mutants): '
     assert [ ! -e "$BATS_TEST_TMPDIR/calls" ]
@@ -279,8 +264,10 @@ MODES
   assert_line '--build build-prove --target file_prove'
 }
 
-# ctest, with a test that outlives it, but of the other tests.
-stand_in_ctest() {
+# The same, with a ctest that has done those of build-test at once and waits for any other test.
+tree_of_waiting_tests() {
+  tree_of_tests
+  printf '#!/bin/sh\n' >"$tree/scripts/check"
   cat >"$BATS_TEST_TMPDIR/bin/ctest" <<'STAND_IN'
 #!/bin/sh
 if [ "$2" = build-test ]; then
@@ -295,9 +282,7 @@ STAND_IN
 }
 
 @test "test: Ctrl-C ends the tests that wait, too" {
-  tree_of_tests
-  stand_in_ctest
-  printf '#!/bin/sh\n' >"$tree/scripts/check"
+  tree_of_waiting_tests
   "$PTY_DRIVE" "$tree/scripts/test" --rest <<STEPS
     file $BATS_TEST_TMPDIR/bin/ctest.defaults
     file $BATS_TEST_TMPDIR/bin/ctest.build-asan
@@ -307,9 +292,7 @@ STEPS
 }
 
 @test "test: a build that fails ends the tests that wait" {
-  tree_of_tests
-  stand_in_ctest
-  printf '#!/bin/sh\n' >"$tree/scripts/check"
+  tree_of_waiting_tests
   cat >"$BATS_TEST_TMPDIR/bin/cmake" <<'STAND_IN'
 #!/bin/sh
 case $* in

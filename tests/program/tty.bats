@@ -9,20 +9,22 @@ D="$DLOCK_FAKE run -b fake: --key k"
 
 # A command that Ctrl-Z shall stop must not be in vfork then: a shell that waits for its vfork
 # cannot stop, with or without dlock.
-# in_shell: an interactive shell with job control. on_tty COMMAND...: without a shell, so it leads
-# the session.
-in_shell() { PS1='rdy> ' "$PTY_DRIVE" bash --norc --noprofile --noediting -i; }
+# in_shell [STATUS]: the steps from the prompt of an interactive shell with job control to the next,
+# where it exits, with the STATUS of its last command; with `-` it is not left.
+# on_tty COMMAND...: without a shell, so it leads the session.
+in_shell() {
+  local end=$'expect rdy>\ntype exit\\n\nend exit '${1:-0}
+  [ "${1:-0}" != - ] || end=
+  { echo 'expect rdy>' && cat && echo "$end"; } |
+    PS1='rdy> ' "$PTY_DRIVE" bash --norc --noprofile --noediting -i
+}
 on_tty() { "$PTY_DRIVE" "$@"; }
 
 @test "a loop of an interactive shell ends on Ctrl-C" {
-  in_shell <<'STEPS'
-    expect rdy>
+  in_shell 130 <<'STEPS'
     type for i in 1 2 3; do $D -- sh -c 'echo x >>log; echo star''ted; exec sleep 60'; done\n
     expect started
     type \x03
-    expect rdy>
-    type exit 3\n
-    end exit 3
 STEPS
   assert_equal "$(cat log)" x
 }
@@ -106,8 +108,7 @@ STEPS
 }
 
 @test "Ctrl-Z stops dlock with the command; fg continues both" {
-  in_shell <<'STEPS'
-    expect rdy>
+  in_shell 5 <<'STEPS'
     type $D -- sh -c 'echo $$ >pid; echo star''ted; read -r line; echo got''$line; exit 5'\n
     expect started
     type \x1a
@@ -117,17 +118,11 @@ STEPS
     type fg\n
     type word\n
     expect gotword
-    expect rdy>
-    type echo st''atus=$?\n
-    expect status=5
-    type exit\n
-    end exit 0
 STEPS
 }
 
 @test "Ctrl-Z, then bg: it runs on in the background" {
   in_shell <<'STEPS'
-    expect rdy>
     type mkfifo gate; $D -- sh -c 'echo $$ >pid; echo star''ted; read -r x <gate; echo x >done'\n
     expect started
     type \x1a
@@ -136,17 +131,13 @@ STEPS
     stopped pid
     type bg\n
     expect rdy>
-    type echo >gate; wait; echo st''atus=$?\n
+    type echo >gate; wait\n
     file done
-    expect status=0
-    type exit\n
-    end exit 0
 STEPS
 }
 
 @test "Ctrl-Z past the deadline: the command is killed while stopped, 123 after fg" {
-  in_shell <<'STEPS'
-    expect rdy>
+  in_shell 123 <<'STEPS'
     type $D --ttl 2s -k 200ms -- sh -c 'echo $$ >pid; echo star''ted; exec sleep 60'\n
     expect started
     type \x1a
@@ -155,47 +146,33 @@ STEPS
     expect rdy>
     type fg\n
     expect lost
-    expect rdy>
-    type echo st''atus=$?\n
-    expect status=123
-    type exit\n
-    end exit 0
 STEPS
 }
 
 @test "a command that ignores Ctrl-Z: nothing stops, the lease is renewed" {
-  in_shell <<'STEPS'
-    expect rdy>
+  in_shell 130 <<'STEPS'
     type $D --ttl 2s --status ev -- sh -c 'trap "" TSTP; echo star''ted; until [ -e go ]; do sleep 0.05; done; exit 5'\n
     expect started
     type \x1a
     count 3 ev renewed
     reject Stopped
     type \x03
-    expect rdy>
-    type exit 4\n
-    end exit 4
 STEPS
 }
 
 @test "a command that stops itself: dlock stops, fg continues" {
-  in_shell <<'STEPS'
-    expect rdy>
+  in_shell 5 <<'STEPS'
     type $D -- sh -c 'echo $$ >pid; kill -STOP $$; echo con''tinued; exit 5'\n
     expect Stopped
     expect rdy>
     stopped pid
     type fg\n
     expect continued
-    expect rdy>
-    type exit\n
-    end exit 5
 STEPS
 }
 
 @test "the command reads from the terminal, even if its input is a pipe, and writes into one" {
   in_shell <<'STEPS'
-    expect rdy>
     type $D -- sh -c 'echo re''ady; read -r x; echo got''$x'\n
     expect ready
     type one\n
@@ -205,15 +182,11 @@ STEPS
     expect ready
     type two\n
     expect sedgotpipedtwo
-    expect rdy>
-    type exit\n
-    end exit 0
 STEPS
 }
 
 @test "in the background: a read of the terminal stops it, fg lets it read" {
   in_shell <<'STEPS'
-    expect rdy>
     type $D -- sh -c 'echo $$ >pid; read -r x; echo got''$x' & echo $! >outer\n
     expect rdy>
     stopped pid
@@ -221,24 +194,17 @@ STEPS
     type fg\n
     type word\n
     expect gotword
-    expect rdy>
-    type exit\n
-    end exit 0
 STEPS
 }
 
 @test "in the background: no terminal needed, Ctrl-C does not reach it" {
   in_shell <<'STEPS'
-    expect rdy>
     type $D -- sh -c 'echo x >up; until [ -e go ]; do sleep 0.02; done; echo x >done' &\n
     expect rdy>
     file up
     type \x03
     expect rdy>
-    type touch go; wait $!; echo st''atus=$?\n
-    expect status=0
-    type exit\n
-    end exit 0
+    type touch go; wait $!\n
 STEPS
 }
 
@@ -263,8 +229,7 @@ STEPS
   export PS1='rdy> '
   # The FIFO needs a reader.
   (exec 3>&- && cat tree >lines) &
-  in_shell <<'STEPS'
-    expect rdy>
+  in_shell - <<'STEPS'
     type $D -k 200ms -- $RESISTING_TREE $PWD/tree\n
     file lines
     hangup
@@ -326,8 +291,7 @@ STEPS
 }
 
 @test "an interactive shell as the command" {
-  in_shell <<'STEPS'
-    expect rdy>
+  in_shell 4 <<'STEPS'
     type PS1='in''ner> ' $D -- bash --norc --noprofile --noediting -i\n
     expect inner>
     type sh -c 'echo sleep''ing; exec sleep 60'\n
@@ -341,9 +305,6 @@ STEPS
     type \x03
     expect inner>
     type exit 4\n
-    expect rdy>
-    type exit\n
-    end exit 4
 STEPS
 }
 

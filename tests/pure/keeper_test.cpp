@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/keeper.hpp"
 #include <poll.h>
+#include <barrier>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 #include "run/wrap/wrapped.hpp"
@@ -16,104 +18,29 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Waits until it reports this, for at most 20 s while the machine is awake.
-template <class Report>
-bool reports(run::Keeper& keeper) {
-  for (const auto end = std::chrono::steady_clock::now() + 20s;
+// What `answer` makes of the first report that it has an answer to; nothing after 60 s while the
+// machine is awake.
+using Answer = std::function<std::optional<bool>(const run::KeeperEvent&)>;
+std::optional<bool> first_answer(run::Keeper& keeper, const Answer& answer) {
+  for (const auto end = std::chrono::steady_clock::now() + 60s;
        std::chrono::steady_clock::now() < end;) {
     for (const auto& r : keeper.events())
-      if (std::holds_alternative<Report>(r)) return true;
+      if (const auto found = answer(r)) return found;
     pollfd p{keeper.fd(), POLLIN, 0};
-    ::poll(&p, 1, 100);
+    ::poll(&p, 1, 10);
   }
-  return false;
+  return std::nullopt;
 }
 
-// Lives as long as the process, like all that a keeper uses.
-run::Plan& plan_of(std::string_view store) {
-  auto& plan = *new run::Plan{.request = {.key = Key::parse("k").value()}};
-  const Url url = Url::parse(store).value();
-  plan.traits = fake::factory.recipes[0];
-  plan.open = [url](const Settings& s) {
-    return fake::factory.open(url, fake::factory.recipes[0], s);
-  };
-  plan.request.owner = Owner::random();
-  plan.request.ttl = 1h;
-  plan.timing.proven = 30min;
-  plan.timing.renew_every = 10min;
-  plan.timing.op_timeout = 1s;
-  return plan;
+template <class Report>
+bool reports(run::Keeper& keeper) {
+  return first_answer(keeper,
+                      [](const auto& r) {
+                        return std::holds_alternative<Report>(r) ? std::optional{true}
+                                                                 : std::nullopt;
+                      })
+      .has_value();
 }
-
-// A queue in which nobody moves: each look at it takes as long as it may, which passes at once.
-struct Queue {
-  Duration silence{};  // of the store, before its first answer
-  Deadline began = Clock::now();
-  std::vector<std::chrono::minutes> answers{};  // after so much of the wait
-};
-
-class StillWaiter final : public dlock::Waiter {
- public:
-  explicit StillWaiter(Queue& queue) : queue_(queue) {}
-  Result<Progress> poll(Duration slice) override {
-    if (queue_.silence > 0s) {
-      test::machine.sleep(std::exchange(queue_.silence, 0s));
-      return fail(Errc::unavailable, "no answer");
-    }
-    if (Clock::now() - queue_.began > 2h || queue_.answers.size() == 50)
-      return fail(Errc::denied, "the test is over");
-    test::machine.sleep(slice);
-    queue_.answers.push_back(
-        std::chrono::duration_cast<std::chrono::minutes>(Clock::now() - queue_.began));
-    return Waiting{};
-  }
-  Result<void> cancel() override { return {}; }
-
- private:
-  Queue& queue_;
-};
-
-class StillBackend final : public run::Wrapped {
- public:
-  StillBackend(std::unique_ptr<Backend> inner, Queue& queue)
-      : Wrapped(std::move(inner)), queue_(queue) {}
-  Result<std::unique_ptr<dlock::Waiter>> enqueue(const Request&) override {
-    return std::make_unique<StillWaiter>(queue_);
-  }
-
- private:
-  Queue& queue_;
-};
-
-// Waits once, then answers what the test says.
-struct Turn {
-  std::function<Result<Progress>()> second;
-  bool waited = false;
-};
-
-class TurnWaiter final : public dlock::Waiter {
- public:
-  explicit TurnWaiter(Turn& turn) : turn_(turn) {}
-  Result<Progress> poll(Duration) override {
-    return std::exchange(turn_.waited, true) ? turn_.second() : Waiting{};
-  }
-  Result<void> cancel() override { return {}; }
-
- private:
-  Turn& turn_;
-};
-
-class TurnBackend final : public run::Wrapped {
- public:
-  TurnBackend(std::unique_ptr<Backend> inner, Turn& turn)
-      : Wrapped(std::move(inner)), turn_(turn) {}
-  Result<std::unique_ptr<dlock::Waiter>> enqueue(const Request&) override {
-    return std::make_unique<TurnWaiter>(turn_);
-  }
-
- private:
-  Turn& turn_;
-};
 
 // Not freed, as in dlock: the thread of a keeper may still use it.
 template <class T>
@@ -123,30 +50,91 @@ T& for_ever(T* object) {
   return *object;
 }
 
-// The minutes of a wait of two hours in which a keeper looked at its queue and got an answer.
-std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
-  auto& queue = for_ever(new Queue{.silence = silence});
-  auto& plan = plan_of("fake:keeper_test_looks");
-  plan.say = say;
-  plan.open = [&queue, open = plan.open](const Settings& s) -> Result<std::unique_ptr<Backend>> {
-    return std::make_unique<StillBackend>(open(s).value(), queue);
+using Wrap = std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)>;
+
+run::Plan& plan_of(
+    std::string_view store, const Wrap& wrap = [](auto backend) { return backend; }) {
+  auto& plan = for_ever(new run::Plan{.request = {.key = Key::parse("k").value()}});
+  const Url url = Url::parse(store).value();
+  plan.traits = fake::factory.recipes[0];
+  plan.open = [url, wrap](const Settings& s) -> Result<std::unique_ptr<Backend>> {
+    return wrap(fake::factory.open(url, fake::factory.recipes[0], s).value());
   };
-  auto& keeper = for_ever(new run::Keeper(plan, for_ever(new run::Output(plan))));
-  keeper.start();
-  REQUIRE(reports<run::event::WaitEnded>(keeper));
-  std::vector<int> minutes;
-  for (const auto t : queue.answers) minutes.push_back(static_cast<int>(t.count()));
-  return minutes;
+  plan.request.owner = Owner::random();
+  plan.request.ttl = 1h;
+  plan.timing.proven = 30min;
+  plan.timing.renew_every = 10min;
+  plan.timing.op_timeout = 1s;
+  return plan;
 }
 
-// Whether the wait ends busy, as Policy decides it by what the keeper reports.
-bool ends_busy(Turn& turn, Duration wait) {
-  auto& plan = plan_of("fake:keeper_test_end");
-  plan.wait = wait;
-  plan.open = [&turn, open = plan.open](const Settings& s) -> Result<std::unique_ptr<Backend>> {
-    return std::make_unique<TurnBackend>(open(s).value(), turn);
+run::Keeper& keeper_of(run::Plan& plan) {
+  return for_ever(new run::Keeper(plan, for_ever(new run::Output(plan))));
+}
+
+// A queue whose answers are the test's.
+using Poll = std::function<Result<Progress>(Duration slice)>;
+class Queue final : public run::Wrapped {
+ public:
+  Queue(std::unique_ptr<Backend> inner, Poll poll)
+      : Wrapped(std::move(inner)), poll_(std::move(poll)) {}
+  static Wrap of(const Poll& poll) {
+    return [poll](auto inner) { return std::make_unique<Queue>(std::move(inner), poll); };
+  }
+  Result<std::unique_ptr<dlock::Waiter>> enqueue(const Request&) override {
+    class Place final : public dlock::Waiter {
+     public:
+      explicit Place(Poll poll) : poll_(std::move(poll)) {}
+      Result<Progress> poll(Duration slice) override { return poll_(slice); }
+      Result<void> cancel() override { return {}; }
+
+     private:
+      Poll poll_;
+    };
+    return std::make_unique<Place>(poll_);
+  }
+
+ private:
+  Poll poll_;
+};
+
+// The minutes of a wait of two hours in which a keeper got an answer from its queue, in which no one
+// moves: each look takes as long as it may, which passes at once.
+std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
+  struct Looks {
+    Duration silence{};  // of the store, before its first answer
+    Deadline began = Clock::now();
+    std::vector<int> minutes{};
   };
-  auto& keeper = for_ever(new run::Keeper(plan, for_ever(new run::Output(plan))));
+  auto& looks = for_ever(new Looks{.silence = silence});
+  auto& plan =
+      plan_of("fake:keeper_test_looks", Queue::of([&looks](Duration slice) -> Result<Progress> {
+                if (looks.silence > 0s) {
+                  test::machine.sleep(std::exchange(looks.silence, 0s));
+                  return fail(Errc::unavailable, "no answer");
+                }
+                if (Clock::now() - looks.began > 2h || looks.minutes.size() == 50)
+                  return fail(Errc::denied, "the test is over");
+                test::machine.sleep(slice);
+                looks.minutes.push_back(static_cast<int>((Clock::now() - looks.began) / 1min));
+                return Waiting{};
+              }));
+  plan.say = say;
+  auto& keeper = keeper_of(plan);
+  keeper.start();
+  REQUIRE(reports<run::event::WaitEnded>(keeper));
+  return looks.minutes;
+}
+
+// Whether a wait of a minute ends busy, as Policy decides it by what the keeper reports, where the
+// second look at the queue has this answer.
+bool ends_busy(const std::function<Result<Progress>()>& second) {
+  auto& plan = plan_of("fake:keeper_test_end",
+                       Queue::of([second, waited = false](Duration) mutable -> Result<Progress> {
+                         return std::exchange(waited, true) ? second() : Waiting{};
+                       }));
+  plan.wait = 60s;
+  auto& keeper = keeper_of(plan);
   run::WaitEnd end(run::wait_rules(plan));
   keeper.start();
   bool leaves = false;
@@ -169,6 +157,22 @@ bool ends_busy(Turn& turn, Duration wait) {
   return false;
 }
 
+// All of them read the last start before the first notes its own.
+class ReadsTogether final : public run::Wrapped {
+ public:
+  ReadsTogether(std::unique_ptr<Backend> inner, std::barrier<>& together)
+      : Wrapped(std::move(inner)), together_(together) {}
+  Result<Starts> starts(const Key& k) override {
+    auto s = inner_->starts(k);
+    if (!std::exchange(read_, true)) together_.arrive_and_wait();
+    return s;
+  }
+
+ private:
+  std::barrier<>& together_;
+  bool read_ = false;
+};
+
 }  // namespace
 
 // A recipe may prove more of the first ttl than of later ones, so the deadline does not tell when
@@ -176,32 +180,28 @@ bool ends_busy(Turn& turn, Duration wait) {
 TEST_CASE(
     "the first renewal is due by the time of the grant, though the machine slept before the thread "
     "went on") {
-  static auto& plan = plan_of("fake:keeper_test");
-  static auto* const output = new run::Output(plan);
-  static auto* const keeper = new run::Keeper(plan, *output);
-  REQUIRE(keeper->try_now());
+  auto& keeper = keeper_of(plan_of("fake:keeper_test"));
+  REQUIRE(keeper.try_now());
   test::machine.sleep(12min);
-  keeper->start();
-  CHECK(reports<run::event::Renewed>(*keeper));
-  keeper->post({.what = run::Action::Do::release});
-  CHECK(reports<run::event::ReleaseDone>(*keeper));
+  keeper.start();
+  CHECK(reports<run::event::Renewed>(keeper));
+  keeper.post({.what = run::Action::Do::release});
+  CHECK(reports<run::event::ReleaseDone>(keeper));
 }
 
 // The supervisor releases a short job's lock itself, before the moment at which it would start the
 // thread, which then had a lease that was released.
 TEST_CASE("after a release that needed no thread, none is started") {
-  static auto& plan = plan_of("fake:keeper_test_release");
-  static auto* const output = new run::Output(plan);
-  static auto* const keeper = new run::Keeper(plan, *output);
-  REQUIRE(keeper->try_now());
-  keeper->post({.what = run::Action::Do::release});
-  CHECK(reports<run::event::ReleaseDone>(*keeper));
-  CHECK(keeper->over());
-  keeper->start();
-  CHECK_FALSE(keeper->started());
+  auto& keeper = keeper_of(plan_of("fake:keeper_test_release"));
+  REQUIRE(keeper.try_now());
+  keeper.post({.what = run::Action::Do::release});
+  CHECK(reports<run::event::ReleaseDone>(keeper));
+  CHECK(keeper.over());
+  keeper.start();
+  CHECK_FALSE(keeper.started());
 }
 
-// A look costs the store something, and on `file` reads the whole queue, for each of those who wait.
+// A look costs the store something, and on `file` reads the whole queue, for each one who waits.
 // (On a terminal it comes each second: tests/program/tty.bats.)
 TEST_CASE("a waiter looks at its queue when a line about it is due, and each 10 min at least") {
   const Duration silence = GENERATE(0s, 1s);
@@ -219,20 +219,57 @@ TEST_CASE(
 
 // It may still answer what only reads, so a last look at the holder would find one.
 TEST_CASE("what a store said before it refused does not end a wait as busy") {
-  const Deadline began = Clock::now();
-  auto& turn = for_ever(new Turn{[began]() -> Result<Progress> {
+  CHECK_FALSE(ends_busy([began = Clock::now()]() -> Result<Progress> {
     const auto to_last_second = began + 60s - 500ms - Clock::now();
     if (to_last_second > 0s)
       test::machine.sleep(std::chrono::duration_cast<Duration>(to_last_second));
     return fail(Errc::unavailable, "OOM command not allowed when used memory > 'maxmemory'");
-  }});
-  CHECK_FALSE(ends_busy(turn, 60s));
+  }));
 }
 
 TEST_CASE("the error of a machine that slept beyond the end of its wait does not hide who holds") {
-  auto& turn = for_ever(new Turn{[]() -> Result<Progress> {
+  CHECK(ends_busy([]() -> Result<Progress> {
     test::machine.sleep(1h);
     return fail(Errc::unavailable, "the connection is stale");
-  }});
-  CHECK(ends_busy(turn, 60s));
+  }));
+}
+
+TEST_CASE("--once-per: of readers or permits that read the same, one starts; a lost reply or not") {
+  constexpr int keepers = 4;
+  struct {
+    Mode mode;
+    const char* url;
+  } const cells[] = {{Mode::shared, "fake:starts_shared"},
+                     {Mode::permit, "fake:starts_permits"},
+                     {Mode::permit, "fake:starts_lost?lose=note"}};
+  const auto may_start = [](const run::KeeperEvent& r) -> std::optional<bool> {
+    if (std::holds_alternative<run::event::Acquired>(r)) return true;
+    const auto* e = std::get_if<run::event::WaitEnded>(&r);
+    if (!e) return std::nullopt;
+    CAPTURE(e->message);
+    CHECK(e->busy);
+    return false;
+  };
+  for (const auto& cell : cells) {
+    CAPTURE(cell.url);
+    auto& together = for_ever(new std::barrier<>(keepers));
+    std::vector<run::Keeper*> all;
+    for (int i = 0; i < keepers; ++i) {
+      auto& plan = plan_of(cell.url, [&together](auto inner) {
+        return std::make_unique<ReadsTogether>(std::move(inner), together);
+      });
+      plan.request.mode = cell.mode;
+      if (cell.mode == Mode::permit) plan.request.limit = keepers;
+      plan.once_per = run::OncePer::parse("1h").value();
+      all.push_back(&keeper_of(plan));
+      all.back()->start();
+    }
+    int started = 0;
+    for (run::Keeper* keeper : all) {
+      const auto may = first_answer(*keeper, may_start);
+      REQUIRE(may);
+      started += *may;
+    }
+    CHECK(started == 1);
+  }
 }

@@ -2,6 +2,8 @@
 #include "core/key.hpp"
 #include <catch2/catch.hpp>
 #include <set>
+#include <string>
+#include <vector>
 #include "core/text.hpp"
 #include "pure/message.hpp"
 #include "pure/random.hpp"
@@ -56,49 +58,30 @@ TEST_CASE("a key is 1 to 200 bytes of UTF-8 without control characters") {
     CHECK(Key::parse(good)->text() == good);
   }
 
-  struct Bad {
-    std::string text, why;
+  const auto refused = [](const std::string& why, const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      CAPTURE(printable(text.substr(0, 40)));
+      const auto r = Key::parse(text);
+      REQUIRE_FALSE(r);
+      CHECK(is_good_message(r.error()));
+      CHECK_THAT(r.error().message, Contains("--key") && Contains(why) &&
+                                        Contains("1 to 200 bytes") && Contains(quoted(text)));
+      CHECK(r.error().message.size() < 400);
+    }
   };
-  const Bad table[] = {
-      {"", "is empty"},
-      {std::string(201, 'x'), "is 201 bytes long"},
-      {std::string(1 << 20, 'x'), "is 1048576 bytes long"},
-      {std::string("a\0b", 3), "control character"},
-      {"a\nb", "control character"},
-      {"\x1b[31m", "control character"},
-      {"\x1f", "control character"},
-      {"\x7f", "control character"},
-      {"\xc2\x80", "control character"},
-      {"\xc2\x9b", "control character"},
-      {"\xc2\x9f", "control character"},
-      {"\x80", "not valid UTF-8"},              // continuation alone
-      {"a\xc3", "not valid UTF-8"},             // cut
-      {"\xe2\x82", "not valid UTF-8"},          // cut
-      {"\xf0\x9f\x94", "not valid UTF-8"},      // cut
-      {"\xc3(", "not valid UTF-8"},             // no continuation
-      {"\xe2\x28\xa1", "not valid UTF-8"},      // no continuation
-      {"\xf0\x9f\x94(", "not valid UTF-8"},     // no continuation
-      {"\xc0\xaf", "not valid UTF-8"},          // overlong '/'
-      {"\xc1\xbf", "not valid UTF-8"},          // overlong
-      {"\xe0\x9f\xbf", "not valid UTF-8"},      // overlong
-      {"\xe0\x80\xaf", "not valid UTF-8"},      // overlong
-      {"\xf0\x8f\xbf\xbf", "not valid UTF-8"},  // overlong
-      {"\xed\xa0\x80", "not valid UTF-8"},      // surrogate
-      {"\xed\xbf\xbf", "not valid UTF-8"},      // surrogate
-      {"\xf4\x90\x80\x80", "not valid UTF-8"},  // U+110000
-      {"\xf5\x80\x80\x80", "not valid UTF-8"},  // never a lead byte
-      {"\xf8\x88\x80\x80\x80", "not valid UTF-8"},
-      {"\xff", "not valid UTF-8"},
-  };
-  for (const Bad& bad : table) {
-    CAPTURE(printable(bad.text.substr(0, 40)));
-    const auto r = Key::parse(bad.text);
-    REQUIRE_FALSE(r);
-    CHECK(is_good_message(r.error()));
-    CHECK_THAT(r.error().message, Contains("--key") && Contains(bad.why) &&
-                                      Contains("1 to 200 bytes") && Contains(quoted(bad.text)));
-    CHECK(r.error().message.size() < 400);
-  }
+  refused("is empty", {""});
+  refused("is 201 bytes long", {std::string(201, 'x')});
+  refused("is 1048576 bytes long", {std::string(1 << 20, 'x')});
+  refused("control character", {std::string("a\0b", 3), "a\nb", "\x1b[31m", "\x1f", "\x7f",
+                                "\xc2\x80", "\xc2\x9b", "\xc2\x9f"});
+  // a continuation alone, cut, without one
+  refused("not valid UTF-8",
+          {"\x80", "a\xc3", "\xe2\x82", "\xf0\x9f\x94", "\xc3(", "\xe2\x28\xa1", "\xf0\x9f\x94("});
+  // overlong, surrogates, U+110000, never a lead byte
+  refused("not valid UTF-8",
+          {"\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xe0\x80\xaf", "\xf0\x8f\xbf\xbf"});
+  refused("not valid UTF-8", {"\xed\xa0\x80", "\xed\xbf\xbf", "\xf4\x90\x80\x80"});
+  refused("not valid UTF-8", {"\xf5\x80\x80\x80", "\xf8\x88\x80\x80\x80", "\xff"});
 }
 
 TEST_CASE("store names are safe as file names and readable") {

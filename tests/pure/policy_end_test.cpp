@@ -11,7 +11,7 @@ using namespace dlock::run::test;
 
 TEST_CASE("a silent guard is taken for stuck, unless dlock was asleep, too") {
   Story s(attached());
-  s.running_attached().see(event::Signal{SIGTERM, false});
+  s.running_attached().signal(SIGTERM);
   const Deadline stop_by = s.policy.deadlines().stop_by;
   SECTION("stuck") {
     s.alarm();
@@ -43,8 +43,8 @@ TEST_CASE("descendants") {
     s.running().exits(0).alarm();
     CHECK(s.now == start + 1s);
     CHECK(s.says(Note::descendants));
-    CHECK(s.see(event::Signal{SIGTERM, false}).does(Do::signal_all, SIGTERM));
-    CHECK(s.dead(0).see(event::ReleaseDone{true}).ends_with(0));
+    CHECK(s.signal(SIGTERM).does(Do::signal_all, SIGTERM));
+    CHECK(s.dead(0).released().ends_with(0));
   }
   SECTION("are ended with --descendants=kill") {
     r.descendants = Descendants::kill;
@@ -52,7 +52,7 @@ TEST_CASE("descendants") {
     s.running().exits(4);
     CHECK(s.does(Do::signal_all, SIGTERM));
     CHECK(s.policy.deadlines().stop_by == s.now + 5s);
-    CHECK(s.dead(0).see(event::ReleaseDone{true}).ends_with(4));
+    CHECK(s.dead(0).released().ends_with(4));
   }
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("--min-hold") {
   r.min_hold = 60s;
   r.traits.detached = true;
   Story s(r);
-  s.running().after(5s).exits(9).dead(9 << 8);
+  s.running().after(5s).finishes(9);
   SECTION("leaves the remainder to the store and exits at once") {
     CHECK(s.last.back().what == Do::detach);
     CHECK(s.last.back().span == 55s);
@@ -70,8 +70,8 @@ TEST_CASE("--min-hold") {
   SECTION("goes on holding when the store does not confirm, and can be interrupted") {
     s.see(event::DetachDone{false});
     CHECK(s.says(Note::holding));
-    CHECK(s.see(event::Signal{SIGTERM, false}).does(Do::release));
-    CHECK(s.see(event::ReleaseDone{true}).ends_with(9));
+    CHECK(s.signal(SIGTERM).does(Do::release));
+    CHECK(s.released().ends_with(9));
   }
   SECTION("goes on holding to the end") {
     s.see(event::DetachDone{false}).see(event::Renewed{start + 90s}).alarm();
@@ -87,8 +87,7 @@ TEST_CASE("--min-hold") {
     CHECK(s.ends_with(9));
   }
   SECTION("a keeper that hangs: no longer than the lease, either") {
-    s.alarm();
-    CHECK(s.says(Note::holding));
+    CHECK(s.alarm().says(Note::holding));
     s.alarm();
     CHECK(s.now == start + 29'698ms);
     CHECK(s.says(Note::not_released));
@@ -100,18 +99,14 @@ TEST_CASE("--min-hold does not apply to a command that never ran") {
   auto r = leased();
   r.min_hold = 60s;
   Story s(r);
-  s.granted().see(event::ExecFailed{ENOENT}).exits(127).dead(127 << 8);
+  s.granted().see(event::ExecFailed{ENOENT}).finishes(127);
   CHECK(s.does(Do::release));
-  CHECK(s.see(event::ReleaseDone{true}).ends_with(status_not_found));
+  CHECK(s.released().ends_with(status_not_found));
 }
 
 TEST_CASE("a command that cannot be executed") {
   Story s(leased());
-  s.granted()
-      .see(event::ExecFailed{EACCES})
-      .exits(126)
-      .dead(126 << 8)
-      .see(event::ReleaseDone{true});
+  s.granted().see(event::ExecFailed{EACCES}).finishes(126).released();
   CHECK(s.ends_with(status_cannot_execute));
 }
 
@@ -122,15 +117,14 @@ TEST_CASE("--max-run ends a command whose exec hangs") {
   s.granted().see(event::MaxRunOver{});
   CHECK(s.says(Note::max_run));
   CHECK(s.policy.deadlines().stop_by == later(s.now, 5s));
-  s.see(event::JobStarted{}).dead(SIGTERM).see(event::ReleaseDone{true});
-  CHECK(s.ends_with(status_max_run));
+  CHECK(s.see(event::JobStarted{}).dead(SIGTERM).released().ends_with(status_max_run));
 }
 
 TEST_CASE("no process for the job") {
   Story s(leased());
   s.granted().see(event::StartFailed{EAGAIN}).dead(-1);
   CHECK(s.does(Do::release));
-  CHECK(s.see(event::ReleaseDone{true}).ends_with(status_failed_holding));
+  CHECK(s.released().ends_with(status_failed_holding));
 }
 
 TEST_CASE("the guard dies: dlock ends its tree, releases only when it is gone, 125") {
@@ -140,7 +134,7 @@ TEST_CASE("the guard dies: dlock ends its tree, releases only when it is gone, 1
   CHECK(s.alarm().does(Do::sweep_own));
   s.see(event::OwnSweepDone{});
   CHECK(s.does(Do::release));
-  CHECK(s.see(event::ReleaseDone{true}).ends_with(status_failed_holding));
+  CHECK(s.released().ends_with(status_failed_holding));
 }
 
 TEST_CASE("the guard dies while we wait") {
@@ -165,9 +159,8 @@ TEST_CASE("a guard that is half a margin late is killed") {
 
 TEST_CASE("a guard that acts in time is left alone, however long the tree takes to die") {
   Story s(leased());
-  s.running().see(event::Signal{SIGTERM, false}).after(5s).see(event::Killing{});
-  s.alarm();
-  CHECK(s.says(Note::stuck));
+  s.running().signal(SIGTERM).after(5s).see(event::Killing{});
+  CHECK(s.alarm().says(Note::stuck));
   for (int i = 0; i < 5; ++i) {
     s.see(event::Renewed{later(s.now, 29'698ms)}).alarm();
     CHECK_FALSE(s.does(Do::kill_guard));
@@ -187,7 +180,7 @@ TEST_CASE("a member that will not die is given up only long after the lease; not
 
 TEST_CASE("dlock does not wait for an unanswered release") {
   Story s(leased());
-  s.running().exits(5).dead(5 << 8).alarm();
+  s.running().finishes(5).alarm();
   CHECK(s.says(Note::not_released));
   CHECK(s.ends_with(5));
 }
@@ -200,7 +193,7 @@ TEST_CASE("--until-success: which ends of the job withdraw its start") {
   Story s(r);
   const auto withdraws_first = [&] { return s.does(Do::release) && s.last.back().forget_start; };
   SECTION("a status other than 0, before the release, which keeps its time") {
-    s.running().exits(7).dead(7 << 8);
+    s.running().finishes(7);
     CHECK(withdraws_first());
     CHECK(s.policy.wake_at() == later(s.now, r.timing.op_timeout * 2));
   }
@@ -209,15 +202,15 @@ TEST_CASE("--until-success: which ends of the job withdraw its start") {
     CHECK(withdraws_first());
   }
   SECTION("a revocation, whatever the status") {
-    s.running().see(event::Revoked{}).exits(0).dead(0);
+    s.running().see(event::Revoked{}).finishes(0);
     CHECK(withdraws_first());
   }
   SECTION("--max-run, whatever the status") {
-    s.running().see(event::MaxRunOver{}).exits(0).dead(0);
+    s.running().see(event::MaxRunOver{}).finishes(0);
     CHECK(withdraws_first());
   }
   SECTION("not 0") {
-    s.running().exits(0).dead(0);
+    s.running().finishes(0);
     CHECK(s.does(Do::release));
     CHECK_FALSE(s.last.back().forget_start);
   }
@@ -236,7 +229,7 @@ TEST_CASE("--until-success: which ends of the job withdraw its start") {
     held.min_hold = 60s;
     held.traits.detached = true;
     Story h(held);
-    h.running().exits(1).dead(1 << 8);
+    h.running().finishes(1);
     CHECK(h.last.back().what == Do::detach);
     CHECK(h.last.back().forget_start);
   }

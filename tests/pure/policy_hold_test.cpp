@@ -39,8 +39,7 @@ TEST_CASE("without a job: a grant that cannot be passed on is released, and that
   Story s(without_job(GENERATE(false, true)));
   s.granted().see(event::HandedOver{false});
   CHECK(s.does(Do::release));
-  s.see(event::ReleaseDone{true});
-  CHECK(s.ends_with(125));
+  CHECK(s.released().ends_with(125));
 }
 
 TEST_CASE("a hold lasts until it is asked to end, and is released then") {
@@ -52,24 +51,20 @@ TEST_CASE("a hold lasts until it is asked to end, and is released then") {
   SECTION("as a reader of its input, a handle or a watched process asks") {
     s.see(event::EndRequested{{false, 0, Outcome::How::caller_gone}});
     CHECK(s.does(Do::release));
-    s.see(event::ReleaseDone{true});
-    CHECK(s.ends_with(0));
+    CHECK(s.released().ends_with(0));
     CHECK(s.outcome()->how == Outcome::How::caller_gone);
   }
   SECTION("by a signal, of which it dies") {
-    s.see(event::Signal{SIGTERM, false});
-    CHECK(s.does(Do::release));
-    s.see(event::Signal{SIGINT, false});
+    CHECK(s.signal(SIGTERM).does(Do::release));
+    s.signal(SIGINT);
     CHECK(s.last.empty());
-    s.see(event::ReleaseDone{true});
-    CHECK(s.dies_by(SIGTERM));
+    CHECK(s.released().dies_by(SIGTERM));
   }
   SECTION("by a request to stop: 122") {
     s.see(event::Revoked{});
     CHECK(s.says(Note::revoked));
     CHECK(s.does(Do::release));
-    s.see(event::ReleaseDone{true});
-    CHECK(s.ends_with(122));
+    CHECK(s.released().ends_with(122));
   }
   SECTION("a stop stops dlock alone") {
     s.see(event::Signal{SIGTSTP, true});
@@ -85,8 +80,7 @@ TEST_CASE("a hold ends with --max-hold, counted from the grant") {
   CHECK(s.policy.wake_at() == later(start, 10s));
   s.alarm();
   CHECK(s.does(Do::release));
-  s.see(event::ReleaseDone{true});
-  CHECK(s.ends_with(0));
+  CHECK(s.released().ends_with(0));
   CHECK(s.outcome()->how == Outcome::How::max_hold);
 }
 
@@ -97,22 +91,21 @@ TEST_CASE("a hold that is lost is 123, whatever asks for its end at the same tim
   Held s(r);
   SECTION("as the store says") { s.see(event::KeeperLost{"another has it"}); }
   SECTION("by its time") { s.alarm(); }
-  SECTION("before a signal is seen") { s.after(29'698ms).see(event::Signal{SIGTERM, false}); }
+  SECTION("before a signal is seen") { s.after(29'698ms).signal(SIGTERM); }
   SECTION("before the end of its input is seen") { s.after(29'698ms).see(event::EndRequested{{}}); }
   CHECK(s.says(Note::lost));
   // one of several is lost: the others are released; one that is lost alone may be another's
   CHECK(s.does(Do::release) == several);
-  if (several) s.see(event::ReleaseDone{true});
+  if (several) s.released();
   CHECK(s.ends_with(123));
 }
 
 TEST_CASE("a release without an answer ends a hold as it was asked to end") {
   Held s;
-  s.see(event::Signal{SIGTERM, false});
+  s.signal(SIGTERM);
   SECTION("after the time for one answer") { s.alarm(); }
   SECTION("when it fails") {
-    s.see(event::ReleaseDone{false, "unreachable", true});
-    CHECK(s.says(Note::not_released));
+    CHECK(s.see(event::ReleaseDone{false, "unreachable", true}).says(Note::not_released));
   }
   CHECK(s.dies_by(SIGTERM));
 }

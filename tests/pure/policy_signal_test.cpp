@@ -10,7 +10,7 @@ using namespace dlock::run::test;
 
 TEST_CASE("an ending signal that came with a refused start still counts") {
   Story s(leased());
-  s.granted().see(event::Signal{SIGTERM, false}).see(event::StartRefused{});
+  s.granted().signal(SIGTERM).see(event::StartRefused{});
   CHECK(s.does(Do::leave_queue));
   CHECK(s.see(event::WaitLeft{}).dies_by(SIGTERM));
 }
@@ -18,8 +18,7 @@ TEST_CASE("an ending signal that came with a refused start still counts") {
 TEST_CASE("waiting: an ending signal leaves the queue, then dlock dies of it") {
   const int sig = GENERATE(SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGALRM);
   Story s(leased());
-  s.see(event::Signal{sig, false});
-  CHECK(s.does(Do::leave_queue));
+  CHECK(s.signal(sig).does(Do::leave_queue));
   SECTION("at once") { CHECK(s.see(event::WaitLeft{}).dies_by(sig)); }
   SECTION("a grant in between starts no job") {
     s.granted();
@@ -32,7 +31,7 @@ TEST_CASE("waiting: an ending signal leaves the queue, then dlock dies of it") {
 TEST_CASE("waiting: stop, continue, resize") {
   Story s(leased());
   CHECK(s.see(event::Signal{SIGTSTP, true}).does(Do::stop_self, SIGTSTP));
-  CHECK(s.see(event::Signal{SIGCONT, false}).does(Do::stop_self, 0));  // came last: dlock goes on
+  CHECK(s.signal(SIGCONT).does(Do::stop_self, 0));  // came last: dlock goes on
   CHECK(s.see(event::Signal{SIGWINCH, true}).last.empty());
 }
 
@@ -40,29 +39,29 @@ TEST_CASE(
     "running: signals are forwarded, TERM INT and QUIT start --kill-after, a second one kills") {
   Story s(leased());
   s.running();
-  CHECK(s.see(event::Signal{SIGUSR1, false}).does(Do::send_signal, SIGUSR1));
+  CHECK(s.signal(SIGUSR1).does(Do::send_signal, SIGUSR1));
   CHECK(s.policy.deadlines().stop_by == no_deadline);
   const int sig = GENERATE(SIGTERM, SIGINT, SIGQUIT);
-  s.see(event::Signal{sig, false});
+  s.signal(sig);
   CHECK(s.does(Do::send_signal, sig));
   CHECK(s.policy.deadlines().stop_by == s.now + 5s);
   SECTION("the same one within 100 ms counts once") {
-    s.after(99ms).see(event::Signal{sig, false});
+    s.after(99ms).signal(sig);
     CHECK(s.last.empty());
   }
   SECTION("later it escalates") {
-    s.after(100ms).see(event::Signal{sig, false});
+    s.after(100ms).signal(sig);
     CHECK(s.policy.deadlines().stop_by == s.now);
   }
   SECTION("another one escalates at once") {
-    s.see(event::Signal{sig == SIGTERM ? SIGINT : SIGTERM, false});
+    s.signal(sig == SIGTERM ? SIGINT : SIGTERM);
     CHECK(s.policy.deadlines().stop_by == s.now);
   }
 }
 
 TEST_CASE("running: a HUP that a process sent is only forwarded, one of the kernel ends") {
   Story s(leased());
-  s.running().see(event::Signal{SIGHUP, false});
+  s.running().signal(SIGHUP);
   CHECK(s.does(Do::send_signal, SIGHUP));
   CHECK(s.policy.deadlines().stop_by == no_deadline);
   s.see(event::Signal{SIGHUP, true});
@@ -82,8 +81,7 @@ TEST_CASE("a terminal: its signals are not sent twice, Ctrl-C starts no --kill-a
   s.see(event::Signal{SIGHUP, true});
   CHECK_FALSE(s.does(Do::send_signal, SIGHUP));
   CHECK(s.policy.deadlines().stop_by == s.now + 5s);
-  s.see(event::Signal{SIGTERM, false});
-  CHECK(s.does(Do::send_signal, SIGTERM));
+  CHECK(s.signal(SIGTERM).does(Do::send_signal, SIGTERM));
 }
 
 TEST_CASE(
@@ -140,10 +138,9 @@ TEST_CASE("a revoked holder ends its job as for --max-run, once") {
   CHECK(s.policy.deadlines().stop_by == later(s.now, 5s));
   s.after(1s).see(event::Revoked{});  // each renewal reports it again
   CHECK(s.last.empty());
-  s.after(1s).exits(7).dead(7 << 8);
+  s.after(1s).finishes(7);
   CHECK(s.does(Do::release));
-  s.see(event::ReleaseDone{true});
-  CHECK(s.ends_with(status_revoked));
+  CHECK(s.released().ends_with(status_revoked));
 }
 
 TEST_CASE("the status of a revoked holder: after 123, before 124 and the command's") {
@@ -156,16 +153,16 @@ TEST_CASE("the status of a revoked holder: after 123, before 124 and the command
     CHECK(s.ends_with(status_lost));
   }
   SECTION("124") {
-    s.see(event::MaxRunOver{}).see(event::Revoked{}).dead(SIGTERM).see(event::ReleaseDone{true});
+    s.see(event::MaxRunOver{}).see(event::Revoked{}).dead(SIGTERM).released();
     CHECK(s.ends_with(status_revoked));
     CHECK(s.outcome()->how == Outcome::How::revoked);
   }
   SECTION("only descendants were left, which count as the job") {
-    s.exits(0).see(event::Revoked{}).dead(0).see(event::ReleaseDone{true});
+    s.exits(0).see(event::Revoked{}).dead(0).released();
     CHECK(s.ends_with(status_revoked));
   }
   SECTION("a job that had ended keeps its own") {
-    s.exits(3).dead(3 << 8).see(event::Revoked{}).see(event::ReleaseDone{true});
+    s.finishes(3).see(event::Revoked{}).released();
     CHECK(s.ends_with(3));
   }
 }
@@ -174,9 +171,9 @@ TEST_CASE("a revocation during --min-hold ends that alone") {
   auto r = leased();
   r.min_hold = 60s;
   Story s(r);
-  s.running().exits(3).dead(3 << 8).see(event::Revoked{});
+  s.running().finishes(3).see(event::Revoked{});
   CHECK(s.does(Do::release));
-  CHECK(s.see(event::ReleaseDone{true}).ends_with(3));
+  CHECK(s.released().ends_with(3));
 }
 
 TEST_CASE("a revocation and a signal of the user leave the job its --kill-after") {
@@ -184,28 +181,25 @@ TEST_CASE("a revocation and a signal of the user leave the job its --kill-after"
   s.running().after(3s);
   const Deadline first = s.now;
   SECTION("the signal first") {
-    s.see(event::Signal{SIGTERM, false}).after(1s).see(event::Revoked{});
+    s.signal(SIGTERM).after(1s).see(event::Revoked{});
     CHECK(s.policy.deadlines().stop_by == later(first, 5s));
   }
   SECTION("the revocation first") {
-    s.see(event::Revoked{}).after(1s).see(event::Signal{SIGTERM, false});
+    s.see(event::Revoked{}).after(1s).signal(SIGTERM);
     CHECK(s.does(Do::send_signal, SIGTERM));
     CHECK(s.policy.deadlines().stop_by == later(first, 5s));
-    s.after(1s).see(event::Signal{SIGTERM, false});
+    s.after(1s).signal(SIGTERM);
     CHECK(s.policy.deadlines().stop_by == s.now);
   }
 }
 
 TEST_CASE("a revocation is of one grant") {
   Story s(leased());
-  s.granted().see(event::Revoked{});
-  CHECK(s.says(Note::revoked));
-  s.see(event::StartRefused{});
-  CHECK(s.does(Do::queue_again));
+  CHECK(s.granted().see(event::Revoked{}).says(Note::revoked));
+  CHECK(s.see(event::StartRefused{}).does(Do::queue_again));
   s.see(event::Revoked{});  // of the grant that was given back
   CHECK(s.last.empty());
   s.running();
   CHECK(s.policy.deadlines().stop_by == no_deadline);
-  s.see(event::Revoked{});
-  CHECK(s.says(Note::revoked));
+  CHECK(s.see(event::Revoked{}).says(Note::revoked));
 }

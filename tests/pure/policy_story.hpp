@@ -68,6 +68,9 @@ struct Story {
   Story& running_attached() { return see(granted_until(no_deadline)).see(event::JobStarted{}); }
   Story& exits(int code) { return see(event::JobExited{code << 8}); }
   Story& dead(int status, bool expired = false) { return see(event::TreeDead{status, expired}); }
+  Story& finishes(int code) { return exits(code).dead(code << 8); }
+  Story& released() { return see(event::ReleaseDone{true}); }
+  Story& signal(int number) { return see(event::Signal{number, false}); }  // of a process
 
   bool does(Do what, int number = 0) const {
     for (const Action& a : last)

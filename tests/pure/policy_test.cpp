@@ -19,8 +19,7 @@ TEST_CASE("a command runs to its end") {
   s.dead(7 << 8);
   CHECK(s.does(Do::release));               // only now: the tree is dead
   CHECK(s.last.back().outcome.value == 7);  // for the record of the last run
-  s.see(event::ReleaseDone{true});
-  CHECK(s.ends_with(7));
+  CHECK(s.released().ends_with(7));
 }
 
 TEST_CASE("nothing is released before the tree is dead") {
@@ -32,8 +31,7 @@ TEST_CASE("nothing is released before the tree is dead") {
 
 TEST_CASE("the signal that killed the command kills dlock, too") {
   Story s(leased());
-  s.running().see(event::JobExited{SIGSEGV}).dead(SIGSEGV).see(event::ReleaseDone{true});
-  CHECK(s.dies_by(SIGSEGV));
+  CHECK(s.running().see(event::JobExited{SIGSEGV}).dead(SIGSEGV).released().dies_by(SIGSEGV));
 }
 
 TEST_CASE("only a kept renewal moves the deadlines") {
@@ -49,8 +47,7 @@ TEST_CASE("only a kept renewal moves the deadlines") {
 
 TEST_CASE("lost is a latch: a later renewal does not undo it, and nothing is released") {
   Story s(leased());
-  s.running().after(24s).see(event::Expired{});
-  CHECK(s.says(Note::lost));
+  CHECK(s.running().after(24s).see(event::Expired{}).says(Note::lost));
   const auto kill_at = s.policy.deadlines().kill_at;
   s.see(event::Renewed{later(s.now, 29'698ms)});
   CHECK(s.policy.deadlines().kill_at == kill_at);
@@ -61,8 +58,7 @@ TEST_CASE("lost is a latch: a later renewal does not undo it, and nothing is rel
 
 TEST_CASE("the guard's final report carries the latch") {
   Story s(leased());
-  s.running().dead(0, true);
-  CHECK(s.ends_with(status_lost));
+  CHECK(s.running().dead(0, true).ends_with(status_lost));
 }
 
 TEST_CASE("the store says lost: the guard gets deadlines from now on, and its report gives 123") {
@@ -71,8 +67,7 @@ TEST_CASE("the store says lost: the guard gets deadlines from now on, and its re
   CHECK(s.does(Do::send_deadlines));
   CHECK(s.policy.deadlines().term_at == s.now);
   CHECK(s.policy.deadlines().kill_at == s.now + 5s);
-  s.see(event::Expired{}).exits(0).dead(0);
-  CHECK(s.ends_with(status_lost));
+  CHECK(s.see(event::Expired{}).finishes(0).ends_with(status_lost));
 }
 
 TEST_CASE("the store says lost late in the lease: KILL is not delayed") {
@@ -85,7 +80,7 @@ TEST_CASE("the store says lost late in the lease: KILL is not delayed") {
 
 TEST_CASE("a tree that died before the loss: the command's status counts") {
   Story s(leased());
-  s.running().exits(3).dead(3 << 8);
+  s.running().finishes(3);
   s.see(event::KeeperLost{}).see(event::ReleaseDone{false});
   CHECK(s.says(Note::not_released));
   CHECK(s.ends_with(3));
@@ -122,7 +117,7 @@ TEST_CASE("a store that grants too late again and again is asked with longer and
     before = s.last.back().span;
   }
   CHECK(before == 2s);
-  CHECK(s.running().exits(0).dead(0).does(Do::release));
+  CHECK(s.running().finishes(0).does(Do::release));
 }
 
 TEST_CASE("of several keys those that are not lost are given back when the job is dead") {
@@ -143,8 +138,7 @@ TEST_CASE("a start refused by the guard is not a loss") {
   s.granted().see(event::StartRefused{});
   CHECK(s.does(Do::queue_again));
   CHECK(s.policy.waiting());
-  s.see(event::WaitEnded{75, true});
-  CHECK(s.ends_with(75));
+  CHECK(s.see(event::WaitEnded{75, true}).ends_with(75));
 }
 
 TEST_CASE("--max-run") {
@@ -159,12 +153,11 @@ TEST_CASE("--max-run") {
     s.tick();
     CHECK(s.last.empty());
     SECTION("the status is 124, whatever the command's status") {
-      s.exits(0).dead(0).see(event::ReleaseDone{true});
+      s.finishes(0).released();
       CHECK(s.ends_with(status_max_run));
     }
     SECTION("a loss has precedence") {
-      s.see(event::Expired{}).exits(0).dead(0, true);
-      CHECK(s.ends_with(status_lost));
+      CHECK(s.see(event::Expired{}).exits(0).dead(0, true).ends_with(status_lost));
     }
   }
   SECTION("the guard is stopped: it is killed when the job should be dead") {

@@ -30,51 +30,29 @@ TEST_CASE("a sequencer has the documented form and survives parsing") {
 }
 
 TEST_CASE("malformed sequencers are refused") {
-  const std::string bad[] = {
-      "",
-      "v1",
-      "v1:",
-      "v1::::",
-      "v2:file.lease:a:X:1",
-      "V1:file.lease:a:X:1",
-      " v1:file.lease:a:X:1",
-      "v1:file.lease:a:X",
-      "v1:file.lease:a:X:",
-      "v1:file.lease:a:X:1:",
-      "v1:file.lease:a:X:1:2",
-      "v1:file.lease:a:X:1\n",
-      "v1:file:a:X:1",
-      "v1:.lease:a:X:1",
-      "v1:file.:a:X:1",
-      "v1:file.a.b:a:X:1",
-      "v1:File.lease:a:X:1",
-      "v1:file.le ase:a:X:1",
-      "v1:file.lease::X:1",
-      "v1:file.lease:a/b:X:1",    // not encoded
-      "v1:file.lease:a%2fb:X:1",  // not as dlock encodes it
-      "v1:file.lease:%61:X:1",
-      "v1:file.lease:a%2:X:1",
-      "v1:file.lease:a%0Ab:X:1",
-      "v1:file.lease:%FF:X:1",
-      "v1:file.lease:" + std::string(201, 'a') + ":X:1",
-      "v1:file.lease:a:x:1",
-      "v1:file.lease:a::1",
-      "v1:file.lease:a:XX:1",
-      "v1:file.lease:a:E:1",
-      "v1:file.lease:a:X:0",
-      "v1:file.lease:a:X:01",
-      "v1:file.lease:a:X:-1",
-      "v1:file.lease:a:X:18446744073709551616",
-      "h1:file.lease:" + hex,
+  const auto refused = [](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      CAPTURE(text);
+      const auto r = Sequencer::parse(text);
+      REQUIRE_FALSE(r);
+      CHECK(is_good_message(r.error()));
+      CHECK_THAT(r.error().message,
+                 Contains(quoted(text)) && Contains("v1:FAMILY.RECIPE:KEY:X|S|P:TOKEN"));
+    }
   };
-  for (const std::string& text : bad) {
-    CAPTURE(text);
-    const auto r = Sequencer::parse(text);
-    REQUIRE_FALSE(r);
-    CHECK(is_good_message(r.error()));
-    CHECK_THAT(r.error().message,
-               Contains(quoted(text)) && Contains("v1:FAMILY.RECIPE:KEY:X|S|P:TOKEN"));
-  }
+  refused({"", "v1", "v1:", "v1::::", "v2:file.lease:a:X:1", "V1:file.lease:a:X:1",
+           " v1:file.lease:a:X:1", "v1:file.lease:a:X", "v1:file.lease:a:X:",
+           "v1:file.lease:a:X:1:", "v1:file.lease:a:X:1:2", "v1:file.lease:a:X:1\n"});
+  // family, recipe and key, which must be as dlock encodes them
+  refused({"v1:file:a:X:1", "v1:.lease:a:X:1", "v1:file.:a:X:1", "v1:file.a.b:a:X:1",
+           "v1:File.lease:a:X:1", "v1:file.le ase:a:X:1", "v1:file.lease::X:1",
+           "v1:file.lease:a/b:X:1", "v1:file.lease:%61:X:1", "v1:file.lease:a%2:X:1",
+           "v1:file.lease:a%0Ab:X:1", "v1:file.lease:%FF:X:1", "v1:file.lease:a%2fb:X:1"});
+  // mode and token
+  refused({"v1:file.lease:a:x:1", "v1:file.lease:a::1", "v1:file.lease:a:XX:1",
+           "v1:file.lease:a:E:1", "v1:file.lease:a:X:0", "v1:file.lease:a:X:01",
+           "v1:file.lease:a:X:-1", "v1:file.lease:a:X:18446744073709551616"});
+  refused({"v1:file.lease:" + std::string(201, 'a') + ":X:1", "h1:file.lease:" + hex});
 }
 
 TEST_CASE("a handle survives parsing, with its recipe's data") {
@@ -129,25 +107,13 @@ TEST_CASE("one handle covers several keys, one of which may have another owner")
 }
 
 TEST_CASE("malformed handles are refused, and the message never repeats them") {
-  const std::string bad[] = {
-      "",
-      "h1",
-      "h2:redis.fair:" + hex,
-      hex,
-      "h1:redis.fair",
-      "h1:redis.fair:",
-      "h1:redis:" + hex,
-      "h1:redis.fair:" + hex + "0",
-      "h1:redis.fair:" + hex + ":",
-      "h1:redis.fair:" + hex + ":a:b",
-      "h1:redis.fair:" + hex + ":a%2",
-      "h1:redis.fair:" + hex + ":a%2fb",
-      "h1:redis.fair:" + hex + ":a b",
-      "h1:redis.fair:00112233445566778899AABBCCDDEEFF",
-      "h1:redis.fair:" + hex + "\n",
-      "v1:file.lease:a:X:1:" + hex,
-  };
-  for (const std::string& text : bad) {
+  for (const std::string& text : std::vector<std::string>{
+           "", "h1", "h2:redis.fair:" + hex, hex, "h1:redis.fair",
+           "h1:redis.fair:", "h1:redis:" + hex, "h1:redis.fair:" + hex + "0",
+           "h1:redis.fair:" + hex + ":", "h1:redis.fair:" + hex + ":a:b",
+           "h1:redis.fair:" + hex + ":a%2", "h1:redis.fair:" + hex + ":a%2fb",
+           "h1:redis.fair:" + hex + ":a b", "h1:redis.fair:00112233445566778899AABBCCDDEEFF",
+           "h1:redis.fair:" + hex + "\n", "v1:file.lease:a:X:1:" + hex}) {
     CAPTURE(text);
     const auto r = Handle::parse(text);
     REQUIRE_FALSE(r);

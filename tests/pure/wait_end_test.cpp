@@ -50,7 +50,7 @@ TEST_CASE("-w: at its end dlock leaves the queue and waits at most 200 ms for th
     CHECK(w.see(event::WaitLeft{}).ends_with(75));
   }
   SECTION("a signal meanwhile") {
-    w.at(3'010ms).see(event::Signal{SIGTERM, false});
+    w.at(3'010ms).signal(SIGTERM);
     CHECK(w.last.empty());
     CHECK(w.see(event::WaitLeft{}).dies_by(SIGTERM));
   }
@@ -123,37 +123,33 @@ TEST_CASE("granted too late to start: the end of the wait does not move") {
 
 TEST_CASE("an ending signal ends the wait within 200 ms; the same one within 100 ms counts once") {
   Wait w(waiting(std::nullopt));
-  w.at(1s).answered().at(5s).see(event::Signal{SIGTERM, false});
+  w.at(1s).answered().at(5s).signal(SIGTERM);
   CHECK(w.does(Do::leave_queue));
   CHECK(w.policy.wake_at() == start + 5'200ms);
   SECTION("a keeper that hangs") { CHECK(w.at(5'200ms).tick().dies_by(SIGTERM)); }
   SECTION("timeout(1) sends it twice") {
-    w.at(5'099ms).see(event::Signal{SIGTERM, false});
+    w.at(5'099ms).signal(SIGTERM);
     CHECK(w.last.empty());
     CHECK(w.at(5'120ms).see(event::WaitLeft{}).dies_by(SIGTERM));
   }
   SECTION("the same one later ends it at once") {
-    CHECK(w.at(5'101ms).see(event::Signal{SIGTERM, false}).dies_by(SIGTERM));
+    CHECK(w.at(5'101ms).signal(SIGTERM).dies_by(SIGTERM));
   }
-  SECTION("another one") { CHECK(w.at(5'001ms).see(event::Signal{SIGINT, false}).dies_by(SIGINT)); }
+  SECTION("another one") { CHECK(w.at(5'001ms).signal(SIGINT).dies_by(SIGINT)); }
 }
 
 TEST_CASE("no signal cuts a release short") {
   Wait w(waiting(std::nullopt));
-  w.see(granted_until(start + 29s))
-      .see(event::JobStarted{})
-      .at(1s)
-      .see(event::Signal{SIGTERM, false});
+  w.see(granted_until(start + 29s)).see(event::JobStarted{}).at(1s).signal(SIGTERM);
   w.at(1'010ms).see(event::JobExited{SIGTERM}).see(event::TreeDead{SIGTERM, false});
   REQUIRE(w.does(Do::release));
   for (const Duration d : {1'011ms, 1'200ms, 3'000ms, 5'900ms}) {
-    w.at(d).see(event::Signal{SIGTERM, false});
+    w.at(d).signal(SIGTERM);
     CHECK(w.last.empty());
-    w.see(event::Signal{SIGINT, true});
-    CHECK(w.last.empty());
+    CHECK(w.see(event::Signal{SIGINT, true}).last.empty());
   }
   CHECK(w.policy.wake_at() == start + 1'010ms + 4'949ms);
-  CHECK(w.see(event::ReleaseDone{true}).dies_by(SIGTERM));
+  CHECK(w.released().dies_by(SIGTERM));
 }
 
 TEST_CASE("a forwarded ending signal is followed by CONT: a stopped job gets it before KILL") {
@@ -164,13 +160,13 @@ TEST_CASE("a forwarded ending signal is followed by CONT: a stopped job gets it 
       .see(event::JobStopped{SIGSTOP, false})
       .at(1s);
   const int sig = GENERATE(SIGTERM, SIGINT, SIGQUIT);
-  w.see(event::Signal{sig, false});
+  w.signal(sig);
   REQUIRE(w.last.size() == 3);
   CHECK((w.last[0].what == Do::send_signal && w.last[0].number == sig));
   CHECK((w.last[1].what == Do::send_signal && w.last[1].number == SIGCONT));
   CHECK(w.last[2].what == Do::send_deadlines);
-  w.at(2s).see(event::Signal{SIGUSR1, false});  // not a request to end
+  w.at(2s).signal(SIGUSR1);  // not a request to end
   CHECK_FALSE(w.does(Do::send_signal, SIGCONT));
-  w.see(event::Signal{SIGHUP, false});  // reload
+  w.signal(SIGHUP);  // reload
   CHECK_FALSE(w.does(Do::send_signal, SIGCONT));
 }

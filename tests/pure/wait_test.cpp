@@ -60,11 +60,3 @@ TEST_CASE("a wait ends with its event, at once when its deadline has passed, and
   // the deadline has passed, but the event has happened: it counts
   CHECK(wait_until(fds, Deadline{}) == 1);
 }
-
-TEST_CASE("later() keeps past times past, and no_deadline") {
-  constexpr Deadline t{5s};
-  STATIC_REQUIRE(later(t, 2s) == Deadline{7s});
-  STATIC_REQUIRE(later(t, -2s) == Deadline{3s});
-  STATIC_REQUIRE(later(no_deadline - 1s, 2s) == no_deadline);
-  STATIC_REQUIRE(later(no_deadline, -2s) == no_deadline);
-}

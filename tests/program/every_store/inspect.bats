@@ -11,10 +11,8 @@ load stores
     --reason 'half way' >/dev/null
   "$DLOCK" acquire --key live >/dev/null
   eventually is_free k
-  run -0 "$DLOCK" inspect --stale --no-heading -o KEY,STATE,HOLDERS
-  assert_output 'k  stale  0'
-  run -0 "$DLOCK" inspect --held --no-heading -o KEY
-  assert_output live
+  listed 'k  stale  0' --stale -o KEY,STATE,HOLDERS
+  listed live --held -o KEY
   run -0 "$DLOCK" inspect k
   assert_line 'state    stale, exclusive'
   assert_line --regexp "^holder +$(hostname):[0-9]+ "
@@ -25,8 +23,7 @@ load stores
   assert_output --partial 'k is not held'
   run -75 "$DLOCK" release --key k --revoke --wait 10s
   run -0 "$DLOCK" run -n --key k -- true
-  run -0 "$DLOCK" inspect --stale --no-heading -o KEY
-  assert_output ''
+  listed '' --stale -o KEY
 }
 
 @test "a key that was taken and is free again is not called never taken" {
@@ -46,16 +43,16 @@ load stores
   assert_line 'state    held, permit, 2 of 3 permits'
   refute_line --partial 'differ'
   assert_line --regexp "^revoke +.* --revoke --wait 1m # asks all 2 holders\$"
-  assert_equal "$("$DLOCK" inspect -J k | json '[h["limit"] for h in j["holders"]]')" '[3, 3]'
+  inspected '[3, 3]' '[h["limit"] for h in j["holders"]]' k
   run -75 "$DLOCK" run -n --key k --limit 2 -- true
   assert_output --partial '(one of --limit 3, and here it is --limit 2: use the same everywhere)'
   "$DLOCK" run --key k --limit 2 -- true 3>&- 2>/dev/null &
-  eventually test_waiting 1
+  eventually waiting 1 k
   run -0 "$DLOCK" inspect k
   assert_line 'state    held, permit, 2 permits'
   local differ='the limits differ \(2 by .*, 3 by .*\): each counts all holders against its own'
   assert_line --regexp "^note +$differ; use the same everywhere\$"
-  assert_equal "$("$DLOCK" inspect -J k | json 'j["waiters"][0]["limit"]')" 2
+  inspected 2 'j["waiters"][0]["limit"]' k
   "$DLOCK" acquire --keep --key full --limit 1 --watch-pid $$ >/dev/null
   run -75 "$DLOCK" run -n --key full --limit 1 -- true
   assert_output --partial '(one of --limit 1); not waiting'
@@ -69,5 +66,3 @@ load stores
   assert_line 'note     a --shared lock beside --limit counts as one of the permits'
   assert_line --regexp '^state +held, (permit|shared), 2 of 3 permits$'
 }
-
-test_waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }

@@ -16,32 +16,27 @@ needs_last_run() {
   assert_line --regexp '^state +free'
   assert_line --regexp "^last run +$(hostname):[0-9]+ \\($(id -un)\\), token [0-9]+, exit status 3$"
   assert_line --regexp '^ +started 20[0-9-]+T[0-9:.]+Z, lasted [0-9.]+m?s$'
-  "$DLOCK" inspect -J k >seen
-  run -0 json \
-    'j["last_run"]["token"] == j["token"], j["last_run"]["exit_status"], j["last_run"]["signal"]' \
-    <seen
-  assert_output '(True, 3, None)'
+  inspected '(True, 3, None)' \
+    'j["last_run"]["token"] == j["token"], j["last_run"]["exit_status"], j["last_run"]["signal"]' k
   run -143 "$DLOCK" run --key k -- sh -c 'kill $$'
   run -0 "$DLOCK" inspect k
   assert_line --regexp '^last run .*, ended by signal 15 \(TERM\)$'
   # a lease that no job ran under leaves it as it is
   "$DLOCK" acquire --key k >handle
   "$DLOCK" release --key k --handle @handle
-  assert_equal "$("$DLOCK" inspect -J k | json 'j["last_run"]["signal"]')" 15
+  inspected 15 'j["last_run"]["signal"]' k
 }
 
 @test "a run of several keys, and one with --min-hold" {
   needs_last_run
   run -4 "$DLOCK" run --key a --key b --min-hold 200ms -- sh -c 'exit 4'
-  for key in a b; do
-    assert_equal "$("$DLOCK" inspect -J $key | json 'j["last_run"]["exit_status"]')" 4
-  done
+  for key in a b; do inspected 4 'j["last_run"]["exit_status"]' $key; done
 }
 
 @test "a command that cannot be started is no run" {
   needs_last_run
   run -127 "$DLOCK" run --key k -- ./is-not-there
-  assert_equal "$("$DLOCK" inspect -J k | json 'j["last_run"]')" None
+  inspected None 'j["last_run"]' k
 }
 
 @test "dlock is killed: the start is known where it was noted, and the end is not" {

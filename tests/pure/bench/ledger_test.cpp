@@ -2,6 +2,7 @@
 // Hand-made histories; times are microseconds after an arbitrary start.
 #include "bench/ledger.hpp"
 #include <catch2/catch.hpp>
+#include <tuple>
 
 using namespace dlock;
 using bench::jain;
@@ -16,18 +17,25 @@ Lease lease(FencingToken token, Mode mode = Mode::exclusive, unsigned slot = 0,
   return {*Key::parse("k"), Owner{}, mode, token, slot, deadline, true};
 }
 
+struct Clients : Ledger {
+  using Ledger::Ledger;
+  // A client asks, and a microsecond later, at `us`, it is granted.
+  auto take(unsigned client, const Lease& grant, int us) {
+    requested(client, at(us - 1));
+    return granted(client, grant, at(us));
+  }
+};
+
 }  // namespace
 
 TEST_CASE("one after the other: no overlap, the hand-off counts from the end before") {
-  Ledger l(2);
-  l.requested(0, at(0));
-  CHECK_FALSE(l.granted(0, lease(1), at(10)));  // no hand-off: there was no holder before
+  Clients l(2);
+  CHECK_FALSE(l.take(0, lease(1), 10));  // no hand-off: there was no holder before
   l.requested(1, at(12));
   l.ending(0, at(20));
   CHECK(l.granted(1, lease(2), at(27)) == std::chrono::microseconds{7});
   l.ending(1, at(30));
-  l.requested(0, at(40));  // asked after the end: no hand-off
-  CHECK_FALSE(l.granted(0, lease(3), at(44)));
+  CHECK_FALSE(l.take(0, lease(3), 44));  // asked after the end: no hand-off
   l.ending(0, at(50));
   CHECK(l.tally().overlaps == 0);
   CHECK(l.tally().inversions == 0);
@@ -35,11 +43,9 @@ TEST_CASE("one after the other: no overlap, the hand-off counts from the end bef
 }
 
 TEST_CASE("two at the same time are an overlap") {
-  Ledger l(2);
-  l.requested(0, at(0));
-  l.granted(0, lease(1), at(1));
-  l.requested(1, at(2));
-  l.granted(1, lease(2), at(3));
+  Clients l(2);
+  l.take(0, lease(1), 1);
+  l.take(1, lease(2), 3);
   CHECK(l.tally().overlaps == 1);
   CHECK(l.violated());
   CHECK(l.tally().first_violation ==
@@ -47,125 +53,94 @@ TEST_CASE("two at the same time are an overlap") {
 }
 
 TEST_CASE("a hold past its own deadline is late, not an overlap") {
-  Ledger l(2);
-  l.requested(0, at(0));
-  l.granted(0, lease(1, Mode::exclusive, 0, at(100)), at(1));
-  l.requested(1, at(2));
-  l.granted(1, lease(2), at(101));
+  Clients l(2);
+  l.take(0, lease(1, Mode::exclusive, 0, at(100)), 1);
+  l.take(1, lease(2), 101);
   CHECK(l.tally().overlaps == 0);
   CHECK(l.tally().late == 1);
   l.ending(0, at(200));  // does not end the hold of client 1
-  l.requested(0, at(201));
-  l.granted(0, lease(3), at(202));
+  l.take(0, lease(3), 202);
   CHECK(l.tally().overlaps == 1);
 }
 
 TEST_CASE("readers share, a writer does not") {
-  Ledger l(3);
-  for (unsigned i = 0; i < 2; ++i) {
-    l.requested(i, at(0));
-    l.granted(i, lease(i + 1, Mode::shared), at(1));
-  }
+  Clients l(3);
+  for (unsigned i = 0; i < 2; ++i) l.take(i, lease(i + 1, Mode::shared), 1);
   CHECK(l.tally().overlaps == 0);
-  SECTION("a writer beside readers") {
-    l.requested(2, at(2));
-    l.granted(2, lease(3), at(3));
-    CHECK(l.tally().overlaps == 1);
-  }
+  SECTION("a writer beside readers") { l.take(2, lease(3), 3); }
   SECTION("a reader beside a writer") {
     l.ending(0, at(2)), l.ending(1, at(2));
-    l.requested(2, at(2));
-    l.granted(2, lease(3), at(3));
+    l.take(2, lease(3), 3);
     CHECK(l.tally().overlaps == 0);
-    l.requested(0, at(4));
-    l.granted(0, lease(4, Mode::shared), at(5));
-    CHECK(l.tally().overlaps == 1);
+    l.take(0, lease(4, Mode::shared), 5);
   }
+  CHECK(l.tally().overlaps == 1);
 }
 
 TEST_CASE("permits: as many as the limit, each slot once") {
-  Ledger l(4, 2);
-  for (unsigned i = 0; i < 4; ++i) l.requested(i, at(0));
-  l.granted(0, lease(1, Mode::permit, 0), at(1));
+  Clients l(4, 2);
+  l.take(0, lease(1, Mode::permit, 0), 1);
   SECTION("the limit") {
-    l.granted(1, lease(2, Mode::permit, 1), at(2));
+    l.take(1, lease(2, Mode::permit, 1), 2);
     CHECK(l.tally().overlaps == 0);
-    l.granted(2, lease(3, Mode::permit, 2), at(3));
+    l.take(2, lease(3, Mode::permit, 2), 3);
     CHECK(l.tally().overlaps == 1);
   }
   SECTION("the slot") {
-    l.granted(1, lease(2, Mode::permit, 0), at(2));
+    l.take(1, lease(2, Mode::permit, 0), 2);
     CHECK(l.tally().overlaps == 1);
   }
   SECTION("each end counts for one hand-off") {
-    l.granted(1, lease(2, Mode::permit, 1), at(2));
+    l.requested(2, at(0));
+    l.take(1, lease(2, Mode::permit, 1), 2);
     l.ending(0, at(10));
     l.ending(1, at(20));
     CHECK(l.granted(2, lease(3, Mode::permit, 0), at(21)) == std::chrono::microseconds{11});
   }
 }
 
-TEST_CASE("tokens only rise") {
-  Ledger l(2);
-  l.requested(0, at(0));
-  l.granted(0, lease(5), at(1));
-  l.ending(0, at(2));
-  SECTION("equal") {
-    l.requested(1, at(3));
-    l.granted(1, lease(5), at(4));
-    CHECK(l.tally().inversions == 1);
-  }
-  SECTION("lower") {
-    l.requested(1, at(3));
-    l.granted(1, lease(4), at(4));
-    CHECK(l.tally().inversions == 1);
-    CHECK(l.tally().first_violation == "key k: client 1 was granted token 4 after token 5");
-  }
-  SECTION("higher") {
-    l.requested(1, at(3));
-    l.granted(1, lease(6), at(4));
-    CHECK(l.tally().inversions == 0);
-  }
-  SECTION("never 0") {
-    Ledger fresh(1);
-    fresh.requested(0, at(0));
-    fresh.granted(0, lease(0), at(1));
-    CHECK(fresh.tally().inversions == 1);
+TEST_CASE("tokens only rise, and are never 0") {
+  for (const auto& [first, second, inversions] :
+       {std::tuple{5, 5, 1}, {5, 4, 1}, {5, 6, 0}, {0, 1, 1}}) {
+    CAPTURE(first, second);
+    Clients l(2);
+    l.take(0, lease(static_cast<FencingToken>(first)), 1);
+    l.ending(0, at(2));
+    l.take(1, lease(static_cast<FencingToken>(second)), 4);
+    CHECK(l.tally().inversions == static_cast<unsigned>(inversions));
+    if (second == 4)
+      CHECK(l.tally().first_violation == "key k: client 1 was granted token 4 after token 5");
   }
 }
 
 TEST_CASE("shared grants may be noted in another order than the store's, but not after an end") {
-  Ledger l(3);
-  l.requested(0, at(0)), l.requested(1, at(0));
-  l.granted(1, lease(8, Mode::shared), at(1));
+  Clients l(3);
+  l.requested(0, at(0));
+  l.take(1, lease(8, Mode::shared), 1);
   l.granted(0, lease(7, Mode::shared), at(2));  // asked before 8 was noted
   CHECK(l.tally().inversions == 0);
-  l.requested(2, at(3));
-  l.granted(2, lease(6, Mode::shared), at(4));
+  l.take(2, lease(6, Mode::shared), 4);
   CHECK(l.tally().inversions == 1);
 }
 
 TEST_CASE("overtakes: grants to clients that asked later") {
   Ledger l(4);
   for (unsigned i = 0; i < 4; ++i) l.requested(i, at(static_cast<int>(i)));  // 0 1 2 3
+  FencingToken token = 0;
+  const auto holds_once = [&](unsigned i) {
+    l.granted(i, lease(++token), at(10));
+    l.ending(i, at(11));
+  };
   SECTION("in order") {
-    for (unsigned i = 0; i < 4; ++i) {
-      l.granted(i, lease(i + 1), at(10));
-      l.ending(i, at(11));
-    }
+    for (const unsigned i : {0U, 1U, 2U, 3U}) holds_once(i);
     CHECK(l.tally().max_overtakes == 0);
   }
   SECTION("the first comes last") {
-    FencingToken token = 0;
-    for (const unsigned i : {3U, 1U, 2U, 0U}) {
-      l.granted(i, lease(++token), at(10));
-      l.ending(i, at(11));
-    }
+    for (const unsigned i : {3U, 1U, 2U, 0U}) holds_once(i);
     CHECK(l.tally().max_overtakes == 3);
   }
   SECTION("a client that gives up is no longer overtaken, and its next wait counts anew") {
-    l.granted(3, lease(1), at(10));
-    l.ending(3, at(11));
+    holds_once(3);
     CHECK(l.tally().max_overtakes == 1);
     l.gave_up(0), l.gave_up(1), l.gave_up(2);
     l.requested(0, at(20)), l.requested(3, at(21));

@@ -172,6 +172,18 @@ TEST_CASE("refused with one line, and no store is asked") {
        "bench --fail-if 'errors>0'"},
       {78, "old.toml:1: no-foreground no longer exists: use foreground",
        "run --config $DIR/old.toml --key k -- true"},
+      // what is wrong in a file
+      {78, "wat.toml:1: wat: there is no such option",
+       "run --config $DIR/wat.toml --key k -- true"},
+      {78, "soon.toml:2: wait", "run --config $DIR/soon.toml --key k -- true"},
+      {78, "cannot be in a configuration file", "run --config $DIR/key.toml --key k -- true"},
+      {78, "config.toml:1: config: cannot be set", "run --config $DIR/config.toml --key k -- true"},
+      {78, "profile.toml:1: profile: cannot be set",
+       "run --config $DIR/profile.toml --key k -- true"},
+      {78, "quiet.toml:1: quiet", "run --config $DIR/quiet.toml --key k -- true"},
+      {78, "must not be empty", "run --config $DIR/empty.toml --key k -- true"},
+      {78, "none.toml", "run --config $DIR/none.toml --key k -- true"},
+      {78, "profile.nope", "run --profile nope --key k -- true"},
       // numbers and signals
       {64, "'0' is not a whole number from 1 to 1000000", "run --key k --limit 0 -- true"},
       {64, "--signal: 'FOO' is not a signal", "run --key k --signal FOO -- true"},
@@ -179,13 +191,27 @@ TEST_CASE("refused with one line, and no store is asked") {
       {64, "'-3' is not a fencing token", "release --key k --force --token -3"},
       {64, "--descendants: 'leave' is neither wait nor kill",
        "run --key k --descendants leave -- true"},
+      // forms of a result
       {64, "--output: 'xml' is neither text, json nor env", "acquire --key k --output xml"},
+      {64, "--output: 'csv' is neither text, json nor env", "acquire --key k --output csv"},
+      {64, "--output: 'env' is neither text nor json", "renew --key k --output env"},
+      {64, "--output: 'csv' is neither text nor json", "check --key k --output csv"},
+      {64, "--output: 'env' is neither text nor json", "release --key k --output env"},
+      {64, "--output: 'env' is neither text, json nor csv", "inspect k --output env"},
+      {64, "--output: 'env' is neither text, json nor csv", "inspect --doctor --output env"},
+      {64, "--output csv and --doctor contradict", "inspect --doctor --output csv"},
+      {64, "--csv and --doctor contradict", "inspect --doctor --csv"},
+      {64, "'--csv' is an option of inspect, not of renew", "renew --key k --csv"},
+      {64, "'--json' is an option of", "fence --state f --token 1 --json -- true"},
       {64, "'97' is not an open descriptor", "run --key k --status 97 -- true"},
       {64, "descriptor 0 is not open for writing", "run --key k --status 0 -- true"},
       // missing and contradicting options
       {64, "run: --key is missing", "run -- true"},
       {64, "-- and the command are missing", "run --key k"},
       {64, "--limit and --shared", "run --key k --limit 3 -s -- true"},
+      {64, "--handle and --nonblock contradict", "run --key k --handle x -n -- true"},
+      {64, "--again goes with --once-per", "run --key k --again -- true"},
+      {64, "--until-success goes with --once-per", "run --key k --until-success -- true"},
       {64, "--keep and --hold", "acquire --key k --keep --hold"},
       {64, "--watch-pid goes with --keep", "acquire --key k --watch-pid 3"},
       {64, "--token goes with --force", "release --key k --token 3"},
@@ -233,6 +259,10 @@ TEST_CASE("refused with one line, and no store is asked") {
       {64, "--hold", "bench --hold 20s"},
       {64, "--backend", "bench -b nope:"},
       {64, "twice", "bench -b file: -b file:"},
+      {78, "--backend: password_file '$DIR/none'",
+       "bench -b redis://127.0.0.1:1?password_file=$DIR/none"},
+      {78, "--password-file '$DIR/none'",
+       "bench --password-file $DIR/none -b redis://127.0.0.1:1?password_file=$DIR/handle"},
       {78, "DLOCK_OUTPUT: 'xml' is neither text, json nor csv", "DLOCK_OUTPUT=xml inspect"},
       // handles, which messages never repeat
       {64, "--handle: ", "release --key k --handle secret"},
@@ -254,6 +284,31 @@ TEST_CASE("refused with one line, and no store is asked") {
        "check v1:redis.fair:k:X:3"},
       {64, "is a sequencer of file.flock, but DLOCK_BACKEND is file.lease",
        "check v1:file.flock:k:X:3"},
+      // what a backend has no use for
+      {64, "--tls-ca: no use for it at redis://127.0.0.1:1: it is without TLS; use rediss://",
+       "inspect -b redis://127.0.0.1:1 --tls-ca $DIR/handle"},
+      {64, "--tls-cert: no use for it", "inspect -b redis://127.0.0.1:1 --tls-cert $DIR/handle"},
+      {64, "--tls-key: no use for it", "inspect -b redis://127.0.0.1:1 --tls-key $DIR/handle"},
+      {64, "--tls-insecure: no use for it", "inspect -b redis://127.0.0.1:1 --tls-insecure"},
+      {64, "add tls=yes", "inspect -b redis+cluster://127.0.0.1:1 --tls-ca $DIR/handle"},
+      {64, "unix socket", "inspect -b redis+unix:///run/none --tls-ca $DIR/handle"},
+      {64, "tls_ca", "inspect -b redis://127.0.0.1:1?tls_ca=$DIR/handle"},
+      {78, "DLOCK_TLS_CA: no use for it", "DLOCK_TLS_CA=ca inspect -b redis://127.0.0.1:1"},
+      {64, "add tls=yes", "inspect -b mysql://127.0.0.1:1/db --tls-ca $DIR/handle"},
+      {64, "no TLS for ZooKeeper", "inspect -b zookeeper://127.0.0.1:1 --tls-ca $DIR/handle"},
+      {64, "--tls-ca: no use for it", "bench -b redis://127.0.0.1:1 -b file: --tls-ca $DIR/handle"},
+      {64, "--auth-file: no use for it", "inspect -b redis://127.0.0.1:1 --auth-file $DIR/handle"},
+      {64, "no use for auth_file", "inspect -b redis://127.0.0.1:1?auth_file=$DIR/handle"},
+      {64, "no use for password_file: it has no secrets",
+       "inspect -b file:$DIR/l?password_file=$DIR/handle"},
+      {78, "DLOCK_AUTH_FILE: no use for it", "DLOCK_AUTH_FILE=f inspect -b redis://127.0.0.1:1"},
+      {64, "--password-file: no use for it",
+       "inspect -b zookeeper://127.0.0.1:1 --password-file $DIR/handle"},
+      {78, "DLOCK_PASSWORD: no use for it", "DLOCK_PASSWORD=x inspect -b zookeeper://127.0.0.1:1"},
+      {78, "--tls-ca $DIR/none: No such file or directory",
+       "inspect -b rediss://127.0.0.1:1 --tls-ca $DIR/none"},
+      {78, "--tls-ca $DIR/handle: no certificate",
+       "inspect -b rediss://127.0.0.1:1 --tls-ca $DIR/handle"},
       // backend URLs, schemes, recipes and items
       {64, "there is no scheme 'nope'", "run -b nope:/x --key k -- true"},
       {64, "it has no scheme; allowed is SCHEME:PATH or SCHEME://HOST, as in",
@@ -331,8 +386,16 @@ TEST_CASE("refused with one line, and no store is asked") {
       {64, "--sort: 'size' is neither key, age nor waiters", "inspect --sort size"},
   };
   const test::TempDir dir;
-  std::ofstream(dir / "old.toml") << "no-foreground = true\n";
-  std::ofstream(dir / "handle") << "secret\n";
+  for (const auto& [name, text] : {std::pair{"old.toml", "no-foreground = true\n"},
+                                   {"wat.toml", "wat = 1\n"},
+                                   {"soon.toml", "\nwait = 'soon'\n"},
+                                   {"key.toml", "key = 'k'\n"},
+                                   {"config.toml", "config = 'other.toml'\n"},
+                                   {"profile.toml", "profile = 'p'\n"},
+                                   {"quiet.toml", "quiet = 'perhaps'\n"},
+                                   {"empty.toml", "reason = ''\n"},
+                                   {"handle", "secret\n"}})
+    std::ofstream(dir / name) << text;
   for (const auto& [status, words, line] : rows) {
     if (!built_with(line)) continue;
     INFO(line);
@@ -350,10 +413,49 @@ TEST_CASE("refused with one line, and no store is asked") {
   CHECK_FALSE(std::filesystem::exists(dir / "locks"));
 }
 
+TEST_CASE("--output env without a lock: a line that fails when a shell evaluates it") {
+  static const Row rows[] = {
+      {64, "(exit 64)\n", "acquire --output env"},
+      {64, "(exit 64)\n", "acquire --output=env --key k --bogus"},
+      {64, "(exit 64)\n", "acquire --bogus --key k --output env"},
+      {64, "(exit 64)\n", "acquire --key k --ttl soon --output env"},
+      {64, "(exit 64)\n", "acquire --output env --output nope --key k"},
+      {64, "(exit 64)\n", "acquire -J --output env --key k"},
+      {64, "(exit 64)\n", "acquire --key k --output env -b nope:"},
+      {64, "(exit 64)\n", "acquire --key k --output env word"},
+      {64, "(exit 64)\n", "acquire --key k --output env -E 0"},
+      {64, "(exit 64)\n", "acquier --key k --output env"},
+      {64, "(exit 64)\n", "--output env acquire --key k"},
+      {64, "", "acquire --key k --bogus -- --output env"},
+      {64, "", "acquire --key k --output"},
+      {64, "", "acquire --key k --output=json env"},
+      {64, "", "acquire --key k --bogus --reason --output"},
+      {64, "(exit 64)\n", "DLOCK_OUTPUT=env acquire --key k --bogus"},
+      {78, "(exit 78)\n", "DLOCK_OUTPUT=env DLOCK_WAIT=soon acquire --key k"},
+      {78, "(exit 78)\n", "DLOCK_OUTPUT=env DLOCK_BACKNED=x acquire --key k"},
+      {78, "(exit 78)\n", "DLOCK_OUTPUT=env DLOCK_CONFLICT_EXIT_CODE=0 acquire -n --key k"},
+      {64, "(exit 64)\n", "acquire --key k --config $DIR/env.toml --bogus"},
+      {78, "(exit 78)\n", "DLOCK_WAIT=soon acquire --key k --config $DIR/env.toml"},
+      {78, "(exit 78)\n", "acquire --key k --config $DIR/wrong.toml"},
+      {78, "(exit 78)\n", "acquire --key k --config $DIR/none.toml --output env"},
+  };
+  const test::TempDir dir;
+  std::ofstream(dir / "env.toml") << "output = 'env'\n";
+  std::ofstream(dir / "wrong.toml") << "wait = 'soon'\noutput = 'env'\n";
+  for (const auto& [status, line_of_shell, line] : rows) {
+    INFO(line);
+    const Answer a = answer_to(dir.path(), line);
+    CHECK(a.status == status);
+    CHECK(a.out == line_of_shell);
+  }
+  CHECK_FALSE(std::filesystem::exists(dir / "locks"));
+}
+
 TEST_CASE("accepted, and what it means") {
   static const Row rows[] = {
       {0, "at most 3s", "DLOCK_WAIT=soon run --explain --key e -w 3"},  // a good option hides it
       {0, "one try", "DLOCK_WAIT=soon run --explain --key e -n"},       // the same choice
+      {0, "at most one per day", "DLOCK_ONCE_PER=day run --explain --key e --again"},
       {0, "permit of 3", "DLOCK_SHARED=1 run --explain --key e --limit 3"},
       {0, "", "DLOCK_TTL=soon run --explain --key e --ttl 9"},
       {0, "/other", "DLOCK_BACKEND=nope: run --explain --key e -b file:$DIR/other"},
@@ -361,6 +463,8 @@ TEST_CASE("accepted, and what it means") {
       {0, "", "DLOCK_RECIPE=fast run --explain --key e -b file:$DIR/other?recipe=lease"},
       {0, "usage: dlock run", "DLOCK_BACKNED=x DLOCK_BACKEND=nope: DLOCK_WAIT=soon run --help"},
       {0, "", "DLOCK_NO_FOREGROUND=1 inspect"},  // has never had it
+      // of files, which have no secrets and no network
+      {0, "", "DLOCK_TLS_CA=ca DLOCK_PASSWORD=x run --explain --tls-ca ca --key e"},
       // variables stand for options
       {0, "at most 7s", "DLOCK_WAIT=7 run --explain --key e"},
       {0, "one try", "DLOCK_NONBLOCK=yes run --explain --key e"},

@@ -75,31 +75,7 @@ TEST_CASE("the only word of a command is its key, or the sequencer to check") {
         Errc::usage);
 }
 
-TEST_CASE("whether lines for eval were asked for is known of a wrong command line, too") {
-  const auto asked = [](const std::vector<std::string>& words, const Values& variables) {
-    const Variables set(variables);
-    std::vector<std::string> all{"dlock", "acquire"};
-    all.insert(all.end(), words.begin(), words.end());
-    std::vector<char*> argv;
-    for (std::string& word : all) argv.push_back(word.data());
-    return requests_env(static_cast<int>(argv.size()), argv.data());
-  };
-  CHECK(asked({"--bogus", "--output", "env"}, {}));
-  CHECK(asked({"--output=env", "--ttl", "soon"}, {}));
-  CHECK(asked({"--key"}, {{"DLOCK_OUTPUT", "env"}, {"DLOCK_WAIT", "soon"}}));
-  CHECK_FALSE(asked({"--output"}, {}));
-  CHECK_FALSE(asked({"--output=json", "env"}, {}));
-  CHECK_FALSE(asked({"--", "--output=env"}, {}));
-
-  const Variables none({});
-  Words words(Verb::acquire, {"k", "--output", "env"});
-  const auto right = words.parse();
-  REQUIRE(right);
-  CHECK(right->env_requested);
-  Words text(Verb::acquire, {"k", "--reason", "--output"});
-  const auto other = text.parse();
-  REQUIRE(other);
-  CHECK_FALSE(other->env_requested);
+TEST_CASE("a busy key cannot be a success where lines for eval are asked for") {
   CHECK(code_of(Verb::acquire, {"k", "--output=env", "-E0"}, {},
                 "acquire: --conflict-exit-code 0 and --output env") == Errc::usage);
   CHECK(code_of(Verb::acquire, {"k", "--output=env"}, {{"DLOCK_CONFLICT_EXIT_CODE", "0"}},
