@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "etcd/client/client.hpp"
 #include <catch2/catch.hpp>
+#include "etcd/client/client.hpp"
 #include "etcd/factory.hpp"
 
 using namespace dlock;
