@@ -42,8 +42,8 @@ void print(int status) noexcept {
   *end++ = '\n';
   pollfd p{STDOUT_FILENO, POLLOUT, 0};
   if (::poll(&p, 1, 200) <= 0) return;
-  // a failure here cannot be reported
-  write_without_sigpipe(STDOUT_FILENO, {text, static_cast<std::size_t>(end - text)});
+  // A failure here cannot be reported; one write, since a signal handler does not wait.
+  if (::write(STDOUT_FILENO, text, static_cast<std::size_t>(end - text)) < 0) return;
 }
 
 void on_signal(int signal) {
