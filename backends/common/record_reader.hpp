@@ -15,7 +15,7 @@ namespace dlock {
 inline std::optional<unsigned> newer_layout(std::string_view record) {
   constexpr std::string_view magic = "dlock";
   if (!record.starts_with(magic)) return std::nullopt;
-  const auto layout = parse_number<unsigned>(take_word(record, ' ').substr(magic.size()));
+  const auto layout = parse_number<unsigned>(next_part(record, ' ').substr(magic.size()));
   return layout && *layout > 1 ? layout : std::nullopt;
 }
 

@@ -70,7 +70,7 @@ struct SqlLeaseAnswered {
 struct SqlLeaseAttempt {
   std::string name;  // in the store
   std::string key;   // the full one
-  LockState::Ask request;
+  LockState::Acquisition request;
   bool untried = true;  // one statement may take it, if the key is free without waiters
   // over this session: the queue is probably empty, and its owner's locks must be taken
   bool first = true;

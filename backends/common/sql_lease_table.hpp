@@ -73,7 +73,7 @@ class SqlLeaseTable {
       const bool held = row.state.holder(me, row.now) != nullptr;
       TRY(passed, pass_the_frozen(c, a, row, until));
       LockState s = row.state;
-      LockState::Ask request = a.request;
+      LockState::Acquisition request = a.request;
       request.token_floor = static_cast<FencingToken>(std::max<Micros>(row.now, 0));
       Answered out{.answer = s.acquire(request, row.now),
                    .held = held,
@@ -266,8 +266,8 @@ class SqlLeaseTable {
     prolong(row, a.request.owner);
     std::vector<std::optional<LockState::Waiter>> ahead;
     if (std::string_view rest = r.text(12); !rest.empty()) {
-      const auto ticket = take_word(rest, ' '), mode = take_word(rest, ' '),
-                 owner = take_word(rest, ' ');
+      const auto ticket = next_part(rest, ' '), mode = next_part(rest, ' '),
+                 owner = next_part(rest, ' ');
       ahead.push_back(waiter_of(ticket, mode, owner, rest));
       if (a.request.mode != Mode::exclusive) {
         TRY(all, all_ahead(c, a, row, until));
@@ -312,7 +312,7 @@ class SqlLeaseTable {
     return {};
   }
 
-  Target target(const Row& row, const LockState::Ask& request) const {
+  Target target(const Row& row, const LockState::Acquisition& request) const {
     const auto& ahead = row.state.waiters;  // the last one is we
     if (ahead.size() > 1) return {.lock = lock_of(ahead[ahead.size() - 2])};
     const LockState::Holder* first = nullptr;
@@ -340,7 +340,7 @@ class SqlLeaseTable {
                                        [&](const auto& w) { return w.owner != a.request.owner; });
     const auto fits = [&](const LockState::Waiter& w) {
       LockState s{.holders = row.state.holders};
-      const LockState::Ask request{
+      const LockState::Acquisition request{
           .owner = w.owner, .mode = w.mode, .limit = w.limit, .wait = false};
       return std::holds_alternative<LockState::Granted>(s.acquire(request, row.now));
     };

@@ -13,7 +13,7 @@ namespace {
 
 bool contains(std::string_view list, std::string_view name) {
   while (!list.empty())
-    if (take_word(list, ' ') == name) return true;
+    if (next_part(list, ' ') == name) return true;
   return false;
 }
 

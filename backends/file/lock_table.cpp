@@ -16,7 +16,7 @@ namespace {
 
 std::string_view field(std::string_view& line) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  return take_until(line, " ");
+  return next_until(line, " ");
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, in
       fmt::format("{:02x}:{:02x}:{}", gnu_dev_major(device), gnu_dev_minor(device), inode);
   std::vector<FlockEntry> found;
   while (!text.empty()) {
-    std::string_view line = take_word(text, '\n');
+    std::string_view line = next_part(text, '\n');
     field(line);
     if (field(line) != "FLOCK") continue;
     field(line);

@@ -165,7 +165,7 @@ class Examination {
                 "grant what dlock-redis(7) lists");
       return {};
     }
-    for (std::string_view rest = script.text_at(0); !rest.empty();) note(take_word(rest, ' '));
+    for (std::string_view rest = script.text_at(0); !rest.empty();) note(next_part(rest, ' '));
     const auto plain = [&](std::string_view name, std::vector<std::string> args) -> Result<void> {
       TRY(reply, request(std::move(args)));
       if (reply.is(Reply::Type::error) && classify(reply.text).code == Errc::denied) note(name);

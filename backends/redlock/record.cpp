@@ -64,20 +64,20 @@ KnownList KnownList::parse(std::string_view recorded) {
 std::vector<std::string> KnownList::masters() const {
   std::vector<std::string> out;
   std::string_view names = std::string_view{text}.substr(0, text.rfind('/'));
-  while (!names.empty()) out.emplace_back(take_word(names, ','));
+  while (!names.empty()) out.emplace_back(next_part(names, ','));
   return out;
 }
 
 bool is_revoked(std::string_view meta) noexcept {
   while (!meta.empty())
-    if (take_word(meta, '&') == stop_mark.substr(1)) return true;
+    if (next_part(meta, '&') == stop_mark.substr(1)) return true;
   return false;
 }
 
 std::optional<LastRun> last_run(std::string_view meta) {
   while (!meta.empty()) {
-    std::string_view item = take_word(meta, '&');
-    if (take_word(item, '=') != "last") continue;
+    std::string_view item = next_part(meta, '&');
+    if (next_part(item, '=') != "last") continue;
     const auto text = percent_decode(item);
     return text ? LastRun::parse(*text, ',') : std::nullopt;
   }

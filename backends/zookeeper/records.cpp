@@ -8,7 +8,7 @@
 namespace dlock::zookeeper {
 namespace {
 
-std::string_view field(std::string_view& rest) { return take_word(rest, ' '); }
+std::string_view field(std::string_view& rest) { return next_part(rest, ' '); }
 
 std::string or_dash(const std::optional<unsigned>& n) {
   return n ? fmt::format_int(*n).str() : "-";
@@ -81,8 +81,8 @@ std::optional<Ticket> Ticket::parse(std::string_view text) {
   text = text.substr(0, 48);
   if (text.size() != 48) return std::nullopt;
   if (!times.empty()) {
-    if (take_word(times, '-') != "") return std::nullopt;
-    const auto timeout = parse_number<std::uint32_t>(take_word(times, '-'));
+    if (next_part(times, '-') != "") return std::nullopt;
+    const auto timeout = parse_number<std::uint32_t>(next_part(times, '-'));
     const auto delay = parse_number<std::uint32_t>(times);
     if (!timeout || !delay || *delay >= *timeout) return std::nullopt;
     t.timeout = std::chrono::milliseconds{*timeout};

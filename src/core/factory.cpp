@@ -41,7 +41,7 @@ std::string allowed_items(const BackendFactory& factory) {
   for (const std::string_view item : common_items) list.add(item);
   for (const UrlItem& row : factory.items)
     for (std::string_view names = row.names; !names.empty();) {
-      const std::string_view name = take_word(names, ' ');
+      const std::string_view name = next_part(names, ' ');
       list.add(name.ends_with('.') ? std::string{name} + "NAME" : name);
     }
   return list.text;
@@ -51,7 +51,7 @@ std::string allowed_items(const BackendFactory& factory) {
 
 bool UrlItem::covers(std::string_view name) const noexcept {
   for (std::string_view rest = names; !rest.empty();) {
-    const std::string_view own = take_word(rest, ' ');
+    const std::string_view own = next_part(rest, ' ');
     if (own.ends_with('.') ? name.starts_with(own) && name != own : name == own) return true;
   }
   return false;

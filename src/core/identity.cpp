@@ -83,7 +83,7 @@ std::string Identity::encode() const {
 Identity Identity::decode(std::string_view text) {
   Identity who;
   while (!text.empty()) {
-    const std::string_view item = take_word(text, '&');
+    const std::string_view item = next_part(text, '&');
     const std::size_t equals = item.find('=');
     if (equals == item.npos) continue;
     const std::string_view name = item.substr(0, equals);
@@ -104,7 +104,7 @@ Identity Identity::decode(std::string_view text) {
       who.limit = parse_number<unsigned>(*value).value_or(0);
     } else if (name == "proc") {
       std::string_view rest = *value;
-      const auto start = take_number<std::uint64_t>(rest);
+      const auto start = leading_number<std::uint64_t>(rest);
       const auto space =
           parse_number<std::uint64_t>(rest.substr(std::min<std::size_t>(1, rest.size())));
       if (start && space && rest.starts_with('.')) who.process = Process{*start, *space};

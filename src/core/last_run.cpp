@@ -24,10 +24,10 @@ std::string LastRun::text(char between) const {
 }
 
 std::optional<LastRun> LastRun::parse(std::string_view text, char between) {
-  const auto token = parse_number<std::uint64_t>(take_word(text, between));
-  const auto ended = parse_number<std::int64_t>(take_word(text, between));
-  const auto end = RunEnd::parse(take_word(text, between));
-  const auto started = parse_number<std::int64_t>(take_word(text, between));
+  const auto token = parse_number<std::uint64_t>(next_part(text, between));
+  const auto ended = parse_number<std::int64_t>(next_part(text, between));
+  const auto end = RunEnd::parse(next_part(text, between));
+  const auto started = parse_number<std::int64_t>(next_part(text, between));
   if (!token || !ended || !end || !started || *ended < 0 || *started < 0) return std::nullopt;
   return LastRun{*token, *ended, *end, *started, Identity::decode(text)};
 }

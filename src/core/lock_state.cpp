@@ -62,32 +62,33 @@ LockState::Holder* held_by(LockState& s, const Owner& owner, Micros now) noexcep
 
 }  // namespace
 
-LockState::Answer LockState::acquire(const Ask& ask, Micros now) {
+LockState::Answer LockState::acquire(const Acquisition& wanted, Micros now) {
   for (Waiter& w : waiters)
-    if (w.owner == ask.owner)
+    if (w.owner == wanted.owner)
       // a request proves that its owner is alive, whatever the clock says
-      w.live_until = after(now, ask.patience);
+      w.live_until = after(now, wanted.patience);
   expire(now);
-  if (const Holder* h = holder(ask.owner, now)) return Granted{h->token, h->ticket, h->slot};
+  if (const Holder* h = holder(wanted.owner, now)) return Granted{h->token, h->ticket, h->slot};
 
-  const std::size_t rank = rank_of(ask.owner);
+  const std::size_t rank = rank_of(wanted.owner);
   const bool queued = rank < waiters.size();
-  if (!ask.queue_only && may_run(*this, rank, ask.mode, ask.limit)) {
+  if (!wanted.queue_only && may_run(*this, rank, wanted.mode, wanted.limit)) {
     if (fence == UINT64_MAX)
       // a damaged record; 0 would make every fence useless
       throw std::overflow_error("no fencing token is left");
     const std::uint64_t ticket = queued ? waiters[rank].ticket : next_ticket++;
     if (queued) waiters.erase(waiters.begin() + static_cast<std::ptrdiff_t>(rank));
-    fence = std::max(fence + 1, ask.token_floor);
-    const unsigned slot = ask.mode == Mode::permit ? lowest_free_slot(*this) : 0;
-    holders.push_back(
-        {ask.owner, ask.mode, ticket, fence, slot, now, after(now, ask.ttl), ask.delay, ask.meta});
+    fence = std::max(fence + 1, wanted.token_floor);
+    const unsigned slot = wanted.mode == Mode::permit ? lowest_free_slot(*this) : 0;
+    holders.push_back({wanted.owner, wanted.mode, ticket, fence, slot, now, after(now, wanted.ttl),
+                       wanted.delay, wanted.meta});
     return Granted{fence, ticket, slot};
   }
-  if (!ask.wait) return Busy{free_at()};
+  if (!wanted.wait) return Busy{free_at()};
   if (!queued)
-    waiters.push_back({ask.owner, ask.mode, ask.limit, next_ticket++, never, false, ask.meta});
-  waiters[rank].live_until = after(now, ask.patience);
+    waiters.push_back(
+        {wanted.owner, wanted.mode, wanted.limit, next_ticket++, never, false, wanted.meta});
+  waiters[rank].live_until = after(now, wanted.patience);
   waiters[rank].invited = false;  // it asked and could not run: the next release invites it again
   return Waiting{rank, free_at()};
 }

@@ -24,7 +24,7 @@ constexpr Micros after(Micros t, Micros span) noexcept {
 }
 
 struct LockState {
-  struct Ask {
+  struct Acquisition {
     Owner owner;
     Mode mode = Mode::exclusive;
     unsigned limit = UINT_MAX;  // permit: at most so many holders, including this one
@@ -84,7 +84,7 @@ struct LockState {
   // Grants, queues or refuses. May be repeated: a holder gets its own token again, a waiter keeps
   // its place. An owner repeats the same request. Throws std::overflow_error when no greater token
   // exists: the record is damaged.
-  Answer acquire(const Ask&, Micros now);
+  Answer acquire(const Acquisition&, Micros now);
 
   // The token of the lease that now ends at now + ttl (ttl never: attached), or nothing: lost.
   // Never revives an ended one.

@@ -11,7 +11,7 @@ namespace dlock {
 // Takes the number at the beginning of `rest`. nullopt: there is none, or it does not fit into T;
 // then nothing is taken.
 template <class T>
-std::optional<T> take_number(std::string_view& rest, int base = 10) noexcept {
+std::optional<T> leading_number(std::string_view& rest, int base = 10) noexcept {
   T value{};
   std::from_chars_result r{};
   if constexpr (std::is_floating_point_v<T>)
@@ -25,7 +25,7 @@ std::optional<T> take_number(std::string_view& rest, int base = 10) noexcept {
 // The number that all of `text` is, or nullopt. A fraction without an exponent for a floating T.
 template <class T>
 std::optional<T> parse_number(std::string_view text, int base = 10) noexcept {
-  const auto value = take_number<T>(text, base);
+  const auto value = leading_number<T>(text, base);
   return text.empty() ? value : std::nullopt;
 }
 

@@ -18,14 +18,14 @@ inline std::string lower(std::string_view text) {
 }
 
 // Takes the text before the first of `stops`, which stays.
-inline std::string_view take_until(std::string_view& rest, std::string_view stops) noexcept {
+inline std::string_view next_until(std::string_view& rest, std::string_view stops) noexcept {
   const std::string_view head = rest.substr(0, rest.find_first_of(stops));
   rest.remove_prefix(head.size());
   return head;
 }
 
 // Takes the text before the first `separator`, or all of it, and the separator.
-inline std::string_view take_word(std::string_view& rest, char separator) noexcept {
+inline std::string_view next_part(std::string_view& rest, char separator) noexcept {
   const std::string_view word = rest.substr(0, rest.find(separator));
   rest.remove_prefix(word.size() < rest.size() ? word.size() + 1 : rest.size());
   return word;

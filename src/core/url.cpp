@@ -37,7 +37,7 @@ bool is_secret_name(std::string_view name) {
 std::string redact_hosts(std::string_view hosts) {
   std::string out;
   while (!hosts.empty()) {
-    const std::string_view host = take_until(hosts, ",");
+    const std::string_view host = next_until(hosts, ",");
     const std::size_t bracket = host.starts_with('[') ? host.find(']') : host.npos;
     const std::size_t colon = host.find(':', bracket == host.npos ? 0 : bracket);
     out += host.substr(0, colon);
@@ -75,13 +75,13 @@ std::string redact_broken(std::string_view text) {
     if (user.size() < at) out.append(authority ? ":" : "").append(hidden);
     rest.remove_prefix(at);
   } else if (authority) {
-    out += redact_hosts(take_until(rest, "/?#"));
+    out += redact_hosts(next_until(rest, "/?#"));
   }
-  out += take_until(rest, "?#");
+  out += next_until(rest, "?#");
   while (!rest.empty()) {
     out += rest.front();  // ? & or #
     rest.remove_prefix(1);
-    const std::string_view item = take_until(rest, "&#");
+    const std::string_view item = next_until(rest, "&#");
     const std::size_t equals = item.find('=');
     const auto name = percent_decode(item.substr(0, equals));
     const bool hide = equals != item.npos && (!name || is_secret_name(*name));
@@ -117,9 +117,9 @@ class Parser {
 
     if (rest.starts_with("//")) {
       rest.remove_prefix(2);
-      authority(take_until(rest, "/?"));
+      authority(next_until(rest, "/?"));
     }
-    url_.path = decoded(take_until(rest, "?"), "path");
+    url_.path = decoded(next_until(rest, "?"), "path");
     if (!rest.empty()) items(rest.substr(1));
     if (!wrong_.empty()) return bad(wrong_);
     return std::move(url_);
@@ -174,7 +174,7 @@ class Parser {
       if (!text.empty() && text.front() != ':')
         return wrong("after ']' stands neither ':' nor ','");
     } else {
-      host.name = take_until(text, ":");
+      host.name = next_until(text, ":");
       if (host.name.empty()) return wrong("a host is empty");
       const auto fits = [](char c) {
         return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '_';
@@ -194,7 +194,7 @@ class Parser {
 
   void items(std::string_view text) {
     while (!text.empty()) {
-      const std::string_view item = take_until(text, "&");
+      const std::string_view item = next_until(text, "&");
       if (!text.empty()) text.remove_prefix(1);
       const std::size_t equals = item.find('=');
       std::string name = decoded(item.substr(0, equals), "query");

@@ -88,9 +88,9 @@ bool may_share_memory() {
   utsname system{};
   if (::uname(&system) != 0) return false;
   std::string_view release = system.release;
-  const auto major = take_number<int>(release);
+  const auto major = leading_number<int>(release);
   release.remove_prefix(release.starts_with('.') ? 1 : 0);
-  const auto minor = take_number<int>(release);
+  const auto minor = leading_number<int>(release);
   return major && minor && (*major > 5 || (*major == 5 && *minor >= 16));
 }
 

@@ -31,7 +31,7 @@ std::string own_cgroup() {
   if (!mount) return {};
   const std::string text = read_start("/proc/self/cgroup");
   for (std::string_view rest = text; rest.find('\n') != rest.npos;) {
-    std::string_view path = take_word(rest, '\n');
+    std::string_view path = next_part(rest, '\n');
     if (!path.starts_with("0::/")) continue;
     path.remove_prefix(3);
     if (path.find("/..") != path.npos) return {};  // outside the visible namespace
@@ -65,7 +65,7 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
 pid_t guard_of(std::string_view name, std::string_view& space) {
   if (!name.starts_with(prefix)) return 0;
   name.remove_prefix(prefix.size());
-  const pid_t pid = take_number<pid_t>(name).value_or(0);
+  const pid_t pid = leading_number<pid_t>(name).value_or(0);
   space = name;
   return space.starts_with('-') && parse_number<std::uint64_t>(space.substr(1)) ? pid : 0;
 }

@@ -83,10 +83,10 @@ std::string KeeperPlace::text() const {
 
 KeeperPlace KeeperPlace::parse(std::string_view text) {
   const auto number = [&]<class T>(T& to) {
-    to = parse_number<T>(take_word(text, '.')).value_or(0);
+    to = parse_number<T>(next_part(text, '.')).value_or(0);
   };
-  KeeperPlace k{std::string(take_word(text, '.'))};
-  k.boot = take_word(text, '.');
+  KeeperPlace k{std::string(next_part(text, '.'))};
+  k.boot = next_part(text, '.');
   number(k.network);
   number(k.processes);
   number(k.pid);

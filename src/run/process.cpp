@@ -100,7 +100,7 @@ std::optional<ProcessStat> process_stat(pid_t pid) {
     rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(' ')));
   };
   const auto skip = [&] { to_next(), rest.remove_prefix(std::min(rest.size(), rest.find(' '))); };
-  const auto number = [&]<class T>(T) { return to_next(), take_number<T>(rest); };
+  const auto number = [&]<class T>(T) { return to_next(), leading_number<T>(rest); };
   skip();  // field 3, the state
   const auto parent = number(pid_t{}), group = number(pid_t{}), session = number(pid_t{});
   for (int field = 7; field < 22; ++field) skip();

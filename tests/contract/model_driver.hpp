@@ -30,7 +30,7 @@ class ModelStore {
     std::string verdict;  // "granted", "held", "waiting" or "busy"
     std::string figures;  // "<token> <slot>", "<rank> <free at, 0: never>", "<free at>"
   };
-  virtual Acquired acquire(const LockState::Ask&) = 0;
+  virtual Acquired acquire(const LockState::Acquisition&) = 0;
   struct Counted {
     std::optional<Micros> now;
     std::int64_t count = 0;
@@ -76,7 +76,7 @@ class ModelRun {
     bool invites = true;      // waiters are invited, and lose their place when they do not claim it
     bool by_patience = true;  // a waiter that is silent for its patience is dropped
     bool renew_looks = true;  // a renewal also updates the queue
-    bool graces = false;      // it may be asked for a place alone (LockState::Ask::queue_only)
+    bool graces = false;  // it may be asked for a place alone (LockState::Acquisition::queue_only)
   };
   ModelRun(ModelStore& store, Rules rules, unsigned seed)
       : store_(store), rules_(rules), random_(seed) {
@@ -128,8 +128,8 @@ class ModelRun {
     kind_ = pick(4);  // all exclusive, readers, permits, all mixed
     for (const Owner& owner : owners_) asks_.push_back(some_ask(owner));
   }
-  LockState::Ask some_ask(const Owner& owner) {
-    LockState::Ask ask;
+  LockState::Acquisition some_ask(const Owner& owner) {
+    LockState::Acquisition ask;
     ask.owner = owner;
     const unsigned mode = kind_ == 0 ? 0 : kind_ == 3 ? pick(3) : pick(2) * kind_;
     ask.mode = mode == 0 ? Mode::exclusive : mode == 1 ? Mode::shared : Mode::permit;
@@ -145,7 +145,7 @@ class ModelRun {
 
   void step() {
     if (rules_.sets_clock) tick();
-    const LockState::Ask& ask = asks_[pick(static_cast<unsigned>(asks_.size()))];
+    const LockState::Acquisition& ask = asks_[pick(static_cast<unsigned>(asks_.size()))];
     const Owner some =
         !state_.holders.empty() && pick(3)
             ? state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].owner
@@ -202,7 +202,7 @@ class ModelRun {
         if (w.ticket == ticket) expect_woken_.insert(w.owner);
   }
 
-  void acquire(LockState::Ask ask) {
+  void acquire(LockState::Acquisition ask) {
     ask.queue_only = rules_.graces && ask.wait && pick(8) == 0;
     const auto r = store_.acquire(ask);
     saw(r.now);
@@ -321,7 +321,7 @@ class ModelRun {
   const Rules rules_;
   std::mt19937 random_;
   std::vector<Owner> owners_;
-  std::vector<LockState::Ask> asks_;
+  std::vector<LockState::Acquisition> asks_;
   unsigned kind_ = 0;
   LockState state_;
   bool first_grant_ = false;

@@ -37,7 +37,7 @@ class SqlModel : public ModelStore {
   }
   void set_clock(Micros now) override { now_ = now; }
 
-  Acquired acquire(const LockState::Ask& ask) override {
+  Acquired acquire(const LockState::Acquisition& ask) override {
     Session& s = session(ask.owner);
     typename Table::Attempt attempt{.name = "k",
                                     .key = "k",

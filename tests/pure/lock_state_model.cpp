@@ -84,7 +84,7 @@ Micros Model::free_at() const {
   return at;
 }
 
-LockState::Answer Model::acquire(const Ask& ask, Micros now) {
+LockState::Answer Model::acquire(const Acquisition& ask, Micros now) {
   Person* me = find(ask.owner, Place::queue, now);
   if (me) {
     // A request shows that it is alive; an invitation that it comes late to is forgiven and stays

@@ -9,9 +9,9 @@ namespace dlock::test {
 
 class Model {
  public:
-  using Ask = LockState::Ask;
+  using Acquisition = LockState::Acquisition;
 
-  LockState::Answer acquire(const Ask&, Micros now);
+  LockState::Answer acquire(const Acquisition&, Micros now);
   std::optional<FencingToken> renew(const Owner&, Micros ttl, Micros now);
   bool release(const Owner&, Micros now);
   bool cancel(const Owner&);
@@ -31,7 +31,7 @@ class Model {
  private:
   enum class Place { queue, inside, gone };
   struct Person {
-    Ask asked;
+    Acquisition asked;
     std::uint64_t ticket = 0;
     Place place = Place::queue;
     Micros heard = 0;         // waiting: time of its last request

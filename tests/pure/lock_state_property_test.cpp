@@ -18,7 +18,7 @@ using namespace dlock::test;
 
 namespace {
 
-using Ask = LockState::Ask;
+using Acquisition = LockState::Acquisition;
 
 std::string time(Micros t) { return t == never ? "never" : std::to_string(t); }
 std::string show(const LockState::Answer& a) {
@@ -71,7 +71,7 @@ class Sequence {
     // follow; no contender may be granted a taken lock.
     for (std::uint64_t n = random_.below(20); n > 0; --n) {
       now_ = std::max<Micros>(1, now_ + static_cast<Micros>(random_.below(60)) - 30);
-      Ask& ask = asks_[random_.below(asks_.size())];
+      Acquisition& ask = asks_[random_.below(asks_.size())];
       vary(ask);
       const auto answer = state_.acquire(ask, now_);
       log_.push_back(fmt::format("{:4} {} {} acquire: {}", now_, show(ask.owner),
@@ -92,8 +92,8 @@ class Sequence {
  private:
   // Owners are unique per acquisition, except that here one in four is reused: a late request may
   // meet its own lock-delay.
-  Ask new_ask() {
-    Ask ask;
+  Acquisition new_ask() {
+    Acquisition ask;
     ask.owner.bytes[15] = static_cast<std::uint8_t>(++owners_);
     const std::uint64_t kind = random_.below(3);
     ask.mode = kind == 0 ? Mode::exclusive : kind == 1 ? Mode::shared : Mode::permit;
@@ -104,7 +104,7 @@ class Sequence {
     vary(ask);
     return ask;
   }
-  void vary(Ask& ask) {
+  void vary(Acquisition& ask) {
     ask.ttl = random_.one_in(3) ? static_cast<Micros>(1 + random_.below(50)) : never;
     ask.delay = random_.one_in(3) ? static_cast<Micros>(random_.below(30)) : 0;
     ask.patience = random_.one_in(3) ? static_cast<Micros>(1 + random_.below(60)) : never;
@@ -131,7 +131,7 @@ class Sequence {
 
   void step() {
     const std::uint64_t who = random_.below(asks_.size());
-    Ask& ask = asks_[who];
+    Acquisition& ask = asks_[who];
     const std::string stamp =
         fmt::format("{:4} {} {}", now_, show(ask.owner), static_cast<char>(ask.mode));
     switch (random_.below(16)) {
@@ -158,7 +158,7 @@ class Sequence {
     }
   }
 
-  void acquire(Ask& ask, const std::string& stamp) {
+  void acquire(Acquisition& ask, const std::string& stamp) {
     vary(ask);
     const LockState before = state_;
     const LockState::Answer have = state_.acquire(ask, now_);
@@ -198,20 +198,20 @@ class Sequence {
   // The first waiter that could have run can still run, alone among its equals; no waiter ahead of
   // it was kept out.
   void overtakes_no_waiter(const LockState& before, const LockState::Granted& grant,
-                           const Ask& ask) {
+                           const Acquisition& ask) {
     for (const auto& w : before.waiters) {
       if (w.ticket >= grant.ticket || w.owner == ask.owner ||
           state_.rank_of(w.owner) == state_.waiters.size())
         continue;
       LockState then = state_;
-      Ask first;
+      Acquisition first;
       first.owner = w.owner, first.mode = w.mode, first.limit = w.limit;
       must(std::holds_alternative<LockState::Granted>(then.acquire(first, now_)),
            "a grant passes only waiters that may run, too");
     }
   }
 
-  void release(Ask& ask, const std::string& stamp) {
+  void release(Acquisition& ask, const std::string& stamp) {
     const LockState before = before_expired(state_);
     const bool have = state_.release(ask.owner, now_);
     log_.push_back(fmt::format("{} release: {}", stamp, have));
@@ -222,7 +222,7 @@ class Sequence {
          "a release opens its place at once, without lock-delay, and no other");
   }
 
-  void renew(Ask& ask, const std::string& stamp) {
+  void renew(Acquisition& ask, const std::string& stamp) {
     const Micros ttl = random_.one_in(4) ? never : static_cast<Micros>(1 + random_.below(40));
     const bool held = state_.holder(ask.owner, now_) != nullptr;
     const auto have = state_.renew(ask.owner, ttl, now_);
@@ -246,7 +246,7 @@ class Sequence {
     for (const auto& h : before.holders) {
       if (h.ticket != ticket || h.deadline <= now_ || h.delay == 0) continue;
       ++totals_.delays;
-      Ask other;
+      Acquisition other;
       other.owner.bytes[0] = 1;
       LockState soon = state_, late = state_;
       must(!std::holds_alternative<LockState::Granted>(soon.acquire(other, now_ + h.delay - 1)),
@@ -264,7 +264,7 @@ class Sequence {
     must(LockState{state_}.invite(now_, claim).empty(), "no waiter is invited twice");
     totals_.invitations += have.size();
     for (const auto& w : state_.waiters) {
-      Ask ask;
+      Acquisition ask;
       ask.owner = w.owner, ask.mode = w.mode, ask.limit = w.limit;
       LockState then = state_;
       const bool runs = std::holds_alternative<LockState::Granted>(then.acquire(ask, now_));
@@ -345,7 +345,7 @@ class Sequence {
   FencingToken newest_ = 0;
   LockState state_;
   Model model_;
-  std::vector<Ask> asks_;
+  std::vector<Acquisition> asks_;
   std::vector<std::string> log_;
 };
 

@@ -33,13 +33,13 @@ Owner named(char name) {
 class Scene {
  public:
   std::string step(std::string_view words) {
-    const std::string_view verb = take_word(words, ':');
+    const std::string_view verb = next_part(words, ':');
     if (verb.starts_with('+')) return pass(verb.substr(1));
     if (verb == "x" || verb == "s" || verb.starts_with('p')) return ask(verb, words);
     if (verb == "queue") return queue();
     if (verb == "free_at") return from_now(state.free_at());
     if (verb == "invited") return from_now(state.oldest_invitation_ends());
-    const std::string_view what = take_word(words, '/');
+    const std::string_view what = next_part(words, '/');
     const char name = what.empty() ? ' ' : what[0];
     if (verb == "release") return answer(state.release(named(name), now_));
     if (verb == "cancel") return answer(state.cancel(named(name)));
@@ -75,14 +75,14 @@ class Scene {
     return "";
   }
   std::string ask(std::string_view verb, std::string_view words) {
-    LockState::Ask a;
-    const std::string_view name = take_word(words, '/');
+    LockState::Acquisition a;
+    const std::string_view name = next_part(words, '/');
     a.owner = named(name.at(0));
     a.meta = name;
     a.mode = verb == "x" ? Mode::exclusive : verb == "s" ? Mode::shared : Mode::permit;
     if (a.mode == Mode::permit) a.limit = static_cast<unsigned>(number(verb.substr(1)));
     while (!words.empty()) {
-      const std::string_view option = take_word(words, '/');
+      const std::string_view option = next_part(words, '/');
       const auto digits = std::min(option.find_first_of("0123456789"), option.size());
       const std::string_view value = option.substr(digits), word = option.substr(0, digits);
       if (word == "try") a.wait = false;

@@ -18,13 +18,13 @@ TEST_CASE("a number must be the whole text, and fit") {
   CHECK(!parse_number<double>("1e3"));
 }
 
-TEST_CASE("take_number takes the number at the beginning, or nothing") {
+TEST_CASE("leading_number takes the number at the beginning, or nothing") {
   std::string_view rest = "12 x";
-  CHECK(take_number<int>(rest) == 12);
+  CHECK(leading_number<int>(rest) == 12);
   CHECK(rest == " x");
-  CHECK(!take_number<int>(rest));
+  CHECK(!leading_number<int>(rest));
   CHECK(rest == " x");
   rest = "300;";
-  CHECK(!take_number<std::uint8_t>(rest));
+  CHECK(!leading_number<std::uint8_t>(rest));
   CHECK(rest == "300;");
 }

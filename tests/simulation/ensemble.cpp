@@ -209,7 +209,7 @@ void Ensemble::look_at_queues() {
     for (const auto& [place, node] : queue) {
       std::vector<std::string> words;
       for (std::string_view rest = node->data; !rest.empty() && words.size() < 5;)
-        words.emplace_back(take_word(rest, ' '));
+        words.emplace_back(next_part(rest, ' '));
       const bool permit = place.find("-__SEMA__") != place.npos;
       const bool shared = place.find("-__READ__") != place.npos;
       const bool holds = permit ? words.size() == 5 && words[4] != "-" : shared ? !writer : first;

@@ -74,7 +74,7 @@ std::size_t first_stopped(const LockState& state, Micros now) {
   for (std::size_t rank = 0; rank < state.waiters.size(); ++rank) {
     LockState copy = state;
     const auto& w = state.waiters[rank];
-    LockState::Ask ask;
+    LockState::Acquisition ask;
     ask.owner = w.owner, ask.mode = w.mode, ask.limit = w.limit;
     if (!std::holds_alternative<LockState::Granted>(copy.acquire(ask, now))) return rank;
   }
@@ -250,7 +250,7 @@ void Store::invite(Key& key, const std::string& lock, Micros claim) {
 
 // ARGV of backends/redis/fair/acquire.lua
 std::string Store::acquire(Key& key, const std::string& lock, const Words& a) {
-  LockState::Ask ask;
+  LockState::Acquisition ask;
   ask.owner = Owner::parse(a[0]).value();
   ask.mode = static_cast<Mode>(a[1][0]);
   ask.limit = static_cast<unsigned>(value(a[2]));

@@ -45,7 +45,7 @@ FakeWaiter::Step FakeWaiter::ask() {
   Table table;
   Entry& e = backend_.entry(table, request_.key, now);
   if (e.spent.count(request_.owner) > 0) throw std::logic_error("fake: an owner came back");
-  LockState::Ask ask;
+  LockState::Acquisition ask;
   ask.owner = request_.owner;
   ask.mode = request_.mode;
   ask.limit = request_.limit;

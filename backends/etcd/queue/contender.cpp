@@ -36,7 +36,7 @@ std::string Record::text() const {
 }
 
 std::optional<Record> Record::parse(std::string_view text) {
-  const auto field = [&] { return take_word(text, ' '); };
+  const auto field = [&] { return next_part(text, ' '); };
   if (field() != "dlock1") return std::nullopt;
   Record r;
   const auto mode = parse_mode(field());

@@ -18,7 +18,7 @@ constexpr Duration note_slack = std::chrono::seconds{60};
 Result<std::optional<Start>> parse_start(const KeyValues& found) {
   if (found.empty()) return std::nullopt;
   std::string_view text = found.front().value;
-  const auto at = parse_number<std::int64_t>(take_word(text, ' '));
+  const auto at = parse_number<std::int64_t>(next_part(text, ' '));
   const auto until = parse_number<std::int64_t>(text);
   if (at && until) return Start{*at, *until};
   return fail(Errc::usage,
@@ -33,8 +33,8 @@ struct Last {
 Last parse_last(const KeyValues& found) {
   if (found.empty()) return {};
   std::string_view text = found.front().value;
-  (void)take_word(text, ' ');
-  const std::string_view key = take_word(text, ' ');
+  (void)next_part(text, ' ');
+  const std::string_view key = next_part(text, ' ');
   return {LastRun::parse(text, ' '), key == "-" ? "" : percent_decode(key).value_or("")};
 }
 

@@ -88,7 +88,7 @@ Result<void> KeyStore::load_for(const Owner& owner) {
   return file_.load_tail(record_);
 }
 
-std::uint64_t KeyStore::join(const LockState::Ask& a) {
+std::uint64_t KeyStore::join(const LockState::Acquisition& a) {
   record_.joins =
       LockState::Waiter{a.owner, a.mode, a.limit, state().next_ticket++, never, false, a.meta};
   return record_.joins->ticket;

@@ -44,7 +44,7 @@ class KeyStore {
     return record_.state.waiters.size() + record_.tail.lines - record_.tail.gone.size();
   }
   // Behind that one, with a ticket of its own.
-  std::uint64_t join(const LockState::Ask&);
+  std::uint64_t join(const LockState::Acquisition&);
   Micros now() const noexcept { return now_; }
   Place place() const noexcept { return file_.place(); }
   StateFile& file() noexcept { return file_; }

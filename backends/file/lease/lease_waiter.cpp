@@ -52,7 +52,7 @@ class LeaseWaiter final : public Waiter {
 
   Result<Progress> attempt();
   Result<std::optional<Progress>> change(bool fresh);
-  LockState::Ask lock_request() const;
+  LockState::Acquisition lock_request() const;
   Result<void> rejoin();
   Result<std::optional<LockState::Answer>> join(std::uint64_t& ticket);
   Result<LockState::Answer> decide();
@@ -83,8 +83,8 @@ Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
   return std::make_unique<LeaseWaiter>(*this, store(r.key), r);
 }
 
-LockState::Ask LeaseWaiter::lock_request() const {
-  LockState::Ask a;
+LockState::Acquisition LeaseWaiter::lock_request() const {
+  LockState::Acquisition a;
   a.owner = request_.owner;
   a.mode = request_.mode;
   if (request_.mode == Mode::permit) a.limit = request_.limit;
@@ -267,7 +267,7 @@ Result<bool> LeaseWaiter::holder_is_gone() {
 
 Result<LockState::Answer> LeaseWaiter::decide() {
   LockState& s = key_.state();
-  for (const LockState::Ask a = lock_request();;) {
+  for (const LockState::Acquisition a = lock_request();;) {
     LockState::Answer answer = s.acquire(a, key_.now());
     if (std::holds_alternative<LockState::Granted>(answer)) return answer;
     const std::size_t rank = s.rank_of(request_.owner);  // Busy: the place that it would have

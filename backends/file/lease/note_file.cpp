@@ -97,7 +97,7 @@ bool parse(std::string_view text, std::string_view magic, Number&... numbers) {
   const auto one = [&](auto& number) {
     if (!text.starts_with(' ')) return false;
     text.remove_prefix(1);
-    const auto found = take_number<std::remove_reference_t<decltype(number)>>(text);
+    const auto found = leading_number<std::remove_reference_t<decltype(number)>>(text);
     number = found.value_or(0);
     return found.has_value();
   };

@@ -58,7 +58,7 @@ ClientDefaults parse_client_defaults(std::string_view text) {
   ClientDefaults d;
   bool ours = false;
   while (!text.empty()) {
-    const auto line = trimmed(take_word(text, '\n'));
+    const auto line = trimmed(next_part(text, '\n'));
     if (line.empty() || line.front() == '#' || line.front() == ';' || line.front() == '!') continue;
     if (line.front() == '[') {
       const auto group = line.substr(1, line.find(']') - 1);

@@ -58,7 +58,7 @@ std::string sslmode_of(std::string_view service) {
     if (!text) continue;
     bool ours = false;
     for (std::string_view left = *text; !left.empty();) {
-      std::string_view line = take_word(left, '\n');
+      std::string_view line = next_part(left, '\n');
       line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
       if (line.starts_with('[') && ours) break;
       if (line.starts_with('[')) ours = line.starts_with(fmt::format("[{}]", service));

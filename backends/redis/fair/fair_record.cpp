@@ -9,7 +9,7 @@
 namespace dlock::redis {
 namespace {
 
-std::string_view field(std::string_view& rest) noexcept { return take_word(rest, '|'); }
+std::string_view field(std::string_view& rest) noexcept { return next_part(rest, '|'); }
 
 // A lease that lasts longer than requested: the clock of the server was set back since.
 void note_clock(const LockState::Holder& h, Micros now, std::vector<std::string>& notes) {
@@ -105,8 +105,8 @@ Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply)
   v.last_run = LastRun::parse(reply.text_at(7), '|');
   v.noted_start = reply.number_at(8);
   std::string_view revoke = reply.text_at(6);
-  const auto revoked = parse_number<std::uint64_t>(take_word(revoke, '|')).value_or(0);
-  const auto revoked_at = parse_number<std::int64_t>(take_word(revoke, '|')).value_or(0);
+  const auto revoked = parse_number<std::uint64_t>(next_part(revoke, '|')).value_or(0);
+  const auto revoked_at = parse_number<std::int64_t>(next_part(revoke, '|')).value_or(0);
   for (std::size_t i = 0; i < holders.items.size(); ++i) {
     const auto h = parse_holder(holders.text_at(i));
     if (!h) continue;

@@ -10,7 +10,7 @@ namespace dlock::redis {
 namespace {
 
 std::int64_t number(std::string_view text) noexcept {
-  return take_number<std::int64_t>(text).value_or(0);
+  return leading_number<std::int64_t>(text).value_or(0);
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ std::int64_t info_number(std::string_view info, std::string_view field) noexcept
 
 unsigned info_version(std::string_view info) noexcept {  // "7.0.15"
   std::string_view text = info_field(info, "redis_version");
-  const auto first = std::clamp<std::int64_t>(number(take_word(text, '.')), 0, 99);
+  const auto first = std::clamp<std::int64_t>(number(next_part(text, '.')), 0, 99);
   if (text.empty()) return 0;
   return static_cast<unsigned>(first * 100 + std::clamp<std::int64_t>(number(text), 0, 99));
 }

@@ -111,7 +111,7 @@ std::optional<OldMark> parse_old_mark(std::string_view name) {
     return std::nullopt;
   std::string_view rest =
       name.substr(delay_prefix.size(), name.size() - delay_prefix.size() - delay_end.size());
-  const auto field = [&] { return take_word(rest, '-'); };
+  const auto field = [&] { return next_part(rest, '-'); };
   const auto micros = unsigned_digits<std::int64_t>(field());
   const std::string_view hex = field();
   const auto number = parse_number<std::uint32_t>(hex, 16);

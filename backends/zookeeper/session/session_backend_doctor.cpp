@@ -57,15 +57,15 @@ std::string field(std::string_view text, std::string_view name, std::string_view
 std::optional<std::int64_t> number(std::string_view conf, std::string_view name) {
   const std::string value = field(conf, name, "=");
   std::string_view digits = value;
-  return take_number<std::int64_t>(digits);
+  return leading_number<std::int64_t>(digits);
 }
 
 // "3.4.14-4c25d480, built on ..."
 bool old(std::string_view version) {
-  const auto major = take_number<int>(version);
+  const auto major = leading_number<int>(version);
   if (!major || !version.starts_with('.')) return false;
   version.remove_prefix(1);
-  const auto minor = take_number<int>(version);
+  const auto minor = leading_number<int>(version);
   return minor && (*major < 3 || (*major == 3 && *minor < 5));
 }
 

@@ -57,7 +57,7 @@ class Screen {
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) size = {24, 80, 0, 0};
     std::string out = "\033[H";
     for (unsigned row = 0; row + 1 < size.ws_row && !text.empty(); ++row) {
-      const std::string_view line = take_word(text, '\n');
+      const std::string_view line = next_part(text, '\n');
       std::size_t bytes = 0;
       for (unsigned column = 0; bytes < line.size() && column < size.ws_col; ++column) {
         ++bytes;

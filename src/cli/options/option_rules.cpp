@@ -28,7 +28,7 @@ tl::unexpected<Error> missing(const Options& o, std::string_view what) {
 // The two, or the first and any of the others, exclude each other.
 Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
   while (!b.empty())
-    if (const auto other = take_word(b, ' '); given(o, a) && given(o, other))
+    if (const auto other = next_part(b, ' '); given(o, a) && given(o, other))
       return wrong(o,
                    fmt::format("{} and {} contradict each other", called(o, a), called(o, other)),
                    given_by_flag(o, a) || given_by_flag(o, other) ? Errc::usage : Errc::config);
@@ -38,7 +38,7 @@ Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
 // The same for the command line alone: a variable or a file is shared by many commands.
 Result<void> flags_apart(const Options& o, std::string_view a, std::string_view b) {
   while (!b.empty())
-    if (const auto other = take_word(b, ' '); given_by_flag(o, a) && given_by_flag(o, other))
+    if (const auto other = next_part(b, ' '); given_by_flag(o, a) && given_by_flag(o, other))
       return apart(o, a, other);
   return {};
 }
@@ -49,7 +49,7 @@ Result<void> form_apart(const Options& o, std::string_view a, std::string_view b
   const bool by_switch = given_by_flag(o, a);
   if (!by_switch && !given_by_flag(o, "output")) return {};
   while (!b.empty())
-    if (const auto other = take_word(b, ' '); given_by_flag(o, other))
+    if (const auto other = next_part(b, ' '); given_by_flag(o, other))
       return wrong(o, fmt::format("--{}{} and --{} contradict each other",
                                   by_switch ? "" : "output ", a, other));
   return {};

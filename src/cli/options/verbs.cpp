@@ -68,7 +68,7 @@ std::string wrapped(std::string_view text, std::size_t column) {
   std::string out;
   std::size_t at = column;
   while (!text.empty()) {
-    const std::string_view word = take_word(text, ' ');
+    const std::string_view word = next_part(text, ' ');
     if (at > column && at + 1 + word.size() > line_width) {
       out += '\n' + std::string(column, ' ');
       at = column;

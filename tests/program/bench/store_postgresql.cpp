@@ -18,7 +18,7 @@ class Postgresql final : public Store {
   }
   void plant() override {
     std::string_view rest = postgresql::schema::lease;
-    while (!rest.empty()) db_.sql(take_word(rest, ';'));
+    while (!rest.empty()) db_.sql(next_part(rest, ';'));
     db_.sql(postgresql::schema::advisory);
     for (const char* name : {"b", "b0-handoff", "0-handoff", "B-0-handoff", "c-0-handoff"}) {
       db_.sql(fmt::format(

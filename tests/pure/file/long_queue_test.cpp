@@ -41,7 +41,7 @@ bool same(const LockState::Answer& a, const LockState::Answer& b) {
 // What a change does, as KeyStore does it.
 struct Change {
   enum class What { acquire, cancel, release, vanish, force } what = What::acquire;
-  LockState::Ask ask;
+  LockState::Acquisition ask;
   std::uint64_t ticket = 0;
   bool fresh = false;  // its owner has never asked
 

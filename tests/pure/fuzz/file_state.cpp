@@ -21,7 +21,8 @@ void use(LockState state) {
     (void)s.free_at();
     const auto owner = Owner::parse("00112233445566778899aabbccddeeff");
     must(owner.has_value(), "the owner of this test");
-    LockState::Ask ask{.owner = *owner, .ttl = 30'000'000, .delay = 1, .patience = 1'000'000};
+    LockState::Acquisition ask{
+        .owner = *owner, .ttl = 30'000'000, .delay = 1, .patience = 1'000'000};
     try {
       (void)s.acquire(ask, now);
     } catch (const std::overflow_error&) {

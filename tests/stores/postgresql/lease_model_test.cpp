@@ -17,7 +17,7 @@ class PostgresqlModel final : public test::SqlModel<Connection, LeaseTable> {
  public:
   PostgresqlModel() : SqlModel({.clock = "current_setting('dlock.clock')::bigint"}) {
     std::string_view rest = schema::lease;
-    while (!rest.empty()) database_.sql(take_word(rest, ';'));
+    while (!rest.empty()) database_.sql(next_part(rest, ';'));
   }
 
  private:

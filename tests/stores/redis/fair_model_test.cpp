@@ -50,7 +50,7 @@ class RedisModel final : public test::ModelStore {
     server_.command({"SET", "test-clock", std::to_string(now)});
   }
 
-  Acquired acquire(const LockState::Ask& ask) override {
+  Acquired acquire(const LockState::Acquisition& ask) override {
     const Reply r =
         run(texts_.acquire,
             {ask.owner.hex(), std::string{static_cast<char>(ask.mode)}, std::to_string(ask.limit),
@@ -83,7 +83,8 @@ class RedisModel final : public test::ModelStore {
             kept && r.number_at(5) == 1};
   }
   Cancelled cancel(const Owner& owner) override {
-    const LockState::Ask& ask = asks_[owner];  // an owner that never asked has nothing to cancel
+    const LockState::Acquisition& ask =
+        asks_[owner];  // an owner that never asked has nothing to cancel
     const Reply r = run(texts_.cancel,
                         {owner.hex(), std::string{static_cast<char>(ask.mode)},
                          std::to_string(ask.limit), ask.meta, std::to_string(test::model_claim)});
@@ -177,7 +178,7 @@ class RedisModel final : public test::ModelStore {
   test::RedisServer& server_;
   const Texts& texts_;
   const FairKeys keys_{"dlock:", *Key::parse("model")};
-  std::map<Owner, LockState::Ask> asks_;
+  std::map<Owner, LockState::Acquisition> asks_;
   std::map<Owner, std::string> tokens_;
   unsigned asked_ = 0;
 };
