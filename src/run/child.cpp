@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built without instrumentation and stack protector (CMakeLists.txt), as the child calls no library.
+// Built without instrumentation and stack protector (CMakeLists.txt), as the child calls no
+// library.
 #include "run/child.hpp"
 #include <linux/sched.h>
 #include <sys/prctl.h>

@@ -42,9 +42,9 @@ struct Child {
 // if there is no process.
 //
 // The child shares the memory of the guard until its exec: no page table is copied, and none of the
-// pages that the guard writes next. So the child calls no library and writes nothing but `Child` and
-// `script`; and the guard, which does not wait for the exec, stays able to kill. On processors where
-// this is not written, the child is a copy. Call it with every signal blocked.
+// pages that the guard writes next. So the child calls no library and writes nothing but `Child`
+// and `script`; and the guard, which does not wait for the exec, stays able to kill. On processors
+// where this is not written, the child is a copy. Call it with every signal blocked.
 //
 // If a process dumps core, Linux before 5.16 ends all that share its memory: a child that the
 // terminal's QUIT ends before its exec would take the guard with it. So the child is a copy there,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Invalid command lines and variables: one clear line and the right status, and no lock is taken.
-# All but those that need a shell, or the fake backend, are rows of tests/pure/cli/command_line_test.
+# All but those that need a shell, or the fake backend, are rows of pure/cli/command_line_test.
 load common
 
 teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may have reached the store

@@ -36,7 +36,7 @@ on_lease() {
 # start NAME on_file|on_lease ARGUMENTS...: in the background; events in NAME.events, stderr in
 # NAME.err, stdout in NAME.out.
 # $before: words before it, such as env --block-signal=TERM.
-# ended NAME [END]: waits for its end, which is `exit 0` or `signal 15 (TERM)`: END, if that is given.
+# ended NAME [END]: waits for its end, which is `exit 0` or `signal 15 (TERM)`: END, if given.
 start() {
   local name=$1 kind=$2 program backend
   shift 2

@@ -98,8 +98,8 @@ class Queue final : public run::Wrapped {
   Poll poll_;
 };
 
-// The minutes of a wait of two hours in which a keeper got an answer from its queue, in which no one
-// moves: each look takes as long as it may, which passes at once.
+// The minutes of a wait of two hours in which a keeper got an answer from its queue, in which no
+// one moves: each look takes as long as it may, which passes at once.
 std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
   struct Looks {
     Duration silence{};  // of the store, before its first answer

@@ -197,8 +197,8 @@ void Ensemble::fire(const std::string& watch) {
     if (s.watches.erase(watch) > 0 && s.link) network_->reply(s.link, frame({"event", watch}));
 }
 
-// Who has the lock: a writer that is first; readers before the first writer; permits whose data have
-// a slot, the fifth word of dlock's record.
+// Who has the lock: a writer that is first; readers before the first writer; permits whose data
+// have a slot, the fifth word of dlock's record.
 void Ensemble::look_at_queues() {
   std::map<std::string, std::map<std::string, Node*>> queues;  // by number
   for (auto& [path, node] : nodes_)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// System calls on files, as the linker's --wrap leads them here. Those of a simulated process on the
-// simulated disk are told by their descriptor or by their path; all others are real.
+// System calls on files, as the linker's --wrap leads them here. Those of a simulated process on
+// the simulated disk are told by their descriptor or by their path; all others are real.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>

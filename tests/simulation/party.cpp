@@ -9,8 +9,8 @@
 #include "run/output.hpp"
 #include "run/wrap/wrapped.hpp"
 
-// What those Keepers own that were never destroyed (party.hpp): their copies of the request and of the
-// lease. Called by LeakSanitizer.
+// What those Keepers own that were never destroyed (party.hpp): their copies of the request and of
+// the lease. Called by LeakSanitizer.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" const char* __lsan_default_suppressions();
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)

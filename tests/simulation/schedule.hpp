@@ -85,8 +85,8 @@ class Dice {
   std::uint64_t seed_, rolled_ = 0;
 };
 
-// Faults at rates that the seed chooses; more often where much depends on the order (undo), and soon
-// after another fault.
+// Faults at rates that the seed chooses; more often where much depends on the order (undo), and
+// soon after another fault.
 class Random final : public Schedule {
  public:
   // `ttl`: spans are chosen around it.

@@ -27,8 +27,8 @@ Finding smallest(const Scenario&, std::vector<Decision>);
 // Every schedule of at most `faults` faults for this scenario. Two schedules that lead to the same
 // state are continued once. Ends at the first finding.
 // all: each kind of fault, with a span of half a ttl and one of more than a ttl. few: requests are
-// late by half a ttl, or the store is empty behind them; replies are lost; dlock is stopped for more
-// than a ttl, or killed.
+// late by half a ttl, or the store is empty behind them; replies are lost; dlock is stopped for
+// more than a ttl, or killed.
 enum class Kinds { all, few };
 struct Explored {
   std::uint64_t simulations = 0, states = 0, cut_short = 0;

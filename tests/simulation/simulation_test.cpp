@@ -3,7 +3,8 @@
 // says what is simulated.
 //   DLOCK_TEST_SEED=N         this seed, with the whole story if an invariant breaks
 //   DLOCK_TEST_SEEDS=N        so many of them (default 1,000), from a new random one
-//   DLOCK_TEST_EXPLORED=N     exhaustively, all schedules of so many faults (default 1; 3: on Redis,
+//   DLOCK_TEST_EXPLORED=N     exhaustively, all schedules of so many faults (default 1; 3: on
+//   Redis,
 //                             of few kinds, and of all kinds in the first second)
 #include <fmt/format.h>
 #include <algorithm>

@@ -10,10 +10,10 @@ namespace dlock::simulation::sql {
 // The statements of a request, which has `;` between them.
 std::vector<std::string> statements_in(std::string_view request);
 
-// Removes `pattern` from the beginning of `text`; the literals for each {} are appended to `values`.
-// {names} stands for any number of functions of named locks, with or without a comma before each,
-// which are one value; {alive} for the condition that a row of dlock_wait is that of a living
-// waiter.
+// Removes `pattern` from the beginning of `text`; the literals for each {} are appended to
+// `values`. {names} stands for any number of functions of named locks, with or without a comma
+// before each, which are one value; {alive} for the condition that a row of dlock_wait is that of a
+// living waiter.
 using Values = std::vector<std::string>;
 bool take(std::string_view& text, std::string_view pattern, Values& values);
 

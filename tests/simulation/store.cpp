@@ -156,8 +156,8 @@ void Store::evict() {
   keys_ = std::move(left);
 }
 
-// Not promised: for a holder whose grant or renewal is lost, who learns it when it renews next, only
-// the token protects. All others are as safe as ever.
+// Not promised: for a holder whose grant or renewal is lost, who learns it when it renews next,
+// only the token protects. All others are as safe as ever.
 void Store::forgets(const Keys& kept) {
   std::map<FencingToken, Nanos> grants;
   for (const auto& [name, key] : kept)
@@ -284,7 +284,8 @@ std::string Store::acquire(Key& key, const std::string& lock, const Words& a) {
               bulk(oldest(key.state)));
 }
 
-// As the piece find_token and the scripts behind it compare: the owner, and the token unless it is ''.
+// As the piece find_token and the scripts behind it compare: the owner, and the token unless it is
+// ''.
 bool Store::let_go(Key& key, const Owner& owner, std::string_view token, std::string_view how) {
   const LockState::Holder* const h = key.state.holder(owner, micros());
   if (!h || (!token.empty() && token != std::to_string(h->token))) return false;

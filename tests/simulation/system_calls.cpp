@@ -151,8 +151,8 @@ int __wrap_getsockopt(int fd, int level, int option, void* value, socklen_t* siz
   return 0;
 }
 
-// Abstract names alone are bound, of a session that one process at a time resumes: here each session
-// is of one process.
+// Abstract names alone are bound, of a session that one process at a time resumes: here each
+// session is of one process.
 int __real_bind(int, const sockaddr*, socklen_t);
 int __wrap_bind(int fd, const sockaddr* name, socklen_t size) {
   return caller() ? 0 : __real_bind(fd, name, size);

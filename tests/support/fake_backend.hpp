@@ -20,14 +20,13 @@
 //   hang_release=1        release never returns
 //   drip=D                every call takes D before it begins, and no interrupt shortens that
 //   throw_after=N         the first N renewals work, the next ones throw std::runtime_error
-//   lose=acquire|renew|release|note  the first such request that succeeds is carried out, but answered
-//   Errc::timed_out
-//   lost_after=N          the first N renewals work, then the lease is gone and the answer is Lost
-//   renew_fails_after=N   the first N renewals work, the next ones are answered Errc::unavailable,
-//   nothing is changed
-//   fail_open=denied|unavailable|cannot_create   every call fails with this error
-//   broken=1              every backend object has a store of its own, so the lock does not exclude
-//   patience=D            `lease`: the longest silence of a waiter (1s)
+//   lose=acquire|renew|release|note  the first such request that succeeds is carried out, but
+//   answered Errc::timed_out lost_after=N          the first N renewals work, then the lease is
+//   gone and the answer is Lost renew_fails_after=N   the first N renewals work, the next ones are
+//   answered Errc::unavailable, nothing is changed fail_open=denied|unavailable|cannot_create every
+//   call fails with this error broken=1              every backend object has a store of its own,
+//   so the lock does not exclude patience=D            `lease`: the longest silence of a waiter
+//   (1s)
 // Durations and numbers as on the command line; anything else is Errc::usage.
 #pragma once
 #include <memory>

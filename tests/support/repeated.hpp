@@ -3,8 +3,8 @@
 
 namespace dlock::test {
 
-// How often something random is tried: with sanitizers, which take a multiple of the time, a quarter
-// of `n` times.
+// How often something random is tried: with sanitizers, which take a multiple of the time, a
+// quarter of `n` times.
 template <class Number>
 constexpr Number repeated(Number n) {
 #ifdef DLOCK_SANITIZED

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// store NAME FILE [OPTION...]: a store of the catalogue (stores.hpp) for tests in any language. When
-// its server answers requests, its URL is in FILE. It lives until FILE is removed, it is told to end
-// (TERM), or the process that started it is gone. Exit status 77: the server is not installed.
+// store NAME FILE [OPTION...]: a store of the catalogue (stores.hpp) for tests in any language.
+// When its server answers requests, its URL is in FILE. It lives until FILE is removed, it is told
+// to end (TERM), or the process that started it is gone. Exit status 77: the server is not
+// installed.
 //   --as-installed   configured as distributions do; else in memory, and fast
 //   --durable --proxied --movable-clock --servers N --items TEXT --config LINES
 //                    as struct StoreSetup says

@@ -28,8 +28,8 @@ std::size_t holding(const KeyView&) noexcept;  // how many have not ended
 
 // "2 of 3 permits", with the limit that all contenders name, or "2 permits"; empty: none is held.
 std::string permits(const KeyView&);
-// Limits that differ, and shared locks beside permits, as notes. Removes what remained of --min-hold
-// and is over.
+// Limits that differ, and shared locks beside permits, as notes. Removes what remained of
+// --min-hold and is over.
 void note_limits(KeyView&);
 
 // Since the holder's request, by the clocks of its host and ours; nothing if that is unknown or in

@@ -18,7 +18,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The lines, each with a word in front that says what it is about; more lines of one thing have none.
+// The lines, each with a word in front that says what it is about; more lines of one thing have
+// none.
 class Sheet {
  public:
   template <class... Args>

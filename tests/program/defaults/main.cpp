@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs that run, and waiters that wait, three times as long as their ttl, on a store with its
 // defaults: `defaults STORE SCHEDULE[,...] [--ttl SECONDS] [--all|--one]`. Schedules run side by
-// side, each on servers of its own (schedule.cpp). In `hold` every recipe and mode, side by side, so
-// that it takes little more than three times the ttl; in others the default recipe alone, or --all;
+// side, each on servers of its own (schedule.cpp). In `hold` every recipe and mode, side by side,
+// so that it takes little more than three times the ttl; in others the default recipe alone, or
+// --all;
 // --one: the default recipe alone. Program: $DLOCK.
 #include <fmt/format.h>
 #include <csignal>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // System calls that are refused, as by a container's filter: a run that could not be guarded or
-// ended starts no command, and one line names the call. `denied --deny CALL COMMAND...` runs COMMAND
-// without it. Programs: $DLOCK_FAKE and $SIGNAL_JOB.
+// ended starts no command, and one line names the call. `denied --deny CALL COMMAND...` runs
+// COMMAND without it. Programs: $DLOCK_FAKE and $SIGNAL_JOB.
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -20,8 +20,8 @@
 namespace dlock::test {
 namespace {
 
-// The calling thread goes before all others, where it may: the moment of a death is when it happens,
-// and not when busy processes let this program see it.
+// The calling thread goes before all others, where it may: the moment of a death is when it
+// happens, and not when busy processes let this program see it.
 class Urgent {
  public:
   Urgent() { set(SCHED_RR | SCHED_RESET_ON_FORK, 1); }

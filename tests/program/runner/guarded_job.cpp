@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
   write(true, fenced);
   resource.write_unfenced(unfenced + 1);
   note_life(slot, boot_ns());
-  // Without the search for leaks of a sanitizer build, which a SIGSTOP at that moment stops for good.
+  // Without the search for leaks of a sanitizer build, which a SIGSTOP at that moment stops for
+  // good.
   ::_exit(0);
 }

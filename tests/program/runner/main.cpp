@@ -54,8 +54,8 @@ std::vector<Cell> selected(const std::set<std::string>& targets,
   return cells;
 }
 
-// Seconds around those of a cell: a server's start, the first grants, and the last round, which ends
-// late.
+// Seconds around those of a cell: a server's start, the first grants, and the last round, which
+// ends late.
 constexpr double around = 5;
 
 double budget(const test::Options& o, std::size_t cells) {

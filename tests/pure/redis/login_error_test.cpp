@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server says of a login may repeat the password, or as much of it as it prints of a command.
+// What a server says of a login may repeat the password, or as much of it as it prints of a
+// command.
 #include <catch2/catch.hpp>
 #include "redis/wire/reply.hpp"
 
