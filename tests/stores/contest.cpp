@@ -87,7 +87,7 @@ class Crowd {
 
  private:
   void take_turn(std::size_t i) {
-    for (bool first = true; left_.fetch_sub(1) > 0; first = false) {
+    for (bool first = true; first || left_.fetch_sub(1) > 0; first = false) {
       if (!first) waiters_[i] = backends_[i]->enqueue(ask()).value();
       const Lease lease = granted(*waiters_[i]);
       waiters_[i].reset();
@@ -100,8 +100,6 @@ class Crowd {
       }
       release_or_fail(*backends_[i], lease);
     }
-    if (waiters_[i]) (void)waiters_[i]->cancel();
-    waiters_[i].reset();
   }
   void enter(const Lease& lease, std::size_t i, bool first) {
     const std::lock_guard lock{mutex_};
@@ -117,7 +115,8 @@ class Crowd {
   const Queue& queue_;
   std::vector<std::unique_ptr<Backend>> backends_;
   std::vector<std::unique_ptr<Waiter>> waiters_;
-  std::atomic<long> left_{queue_.grants};
+  // Besides the first grant of each: a place that is given up wakes the one behind it.
+  std::atomic<long> left_{queue_.grants - static_cast<long>(queue_.waiters)};
   std::mutex mutex_;
   unsigned inside_ = 0;
   FencingToken newest_ = 0;
