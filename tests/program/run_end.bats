@@ -243,7 +243,7 @@ cgroup_of() {
   mkdir "$cgroups/dlock-of-$$" # not dlock's
   # As of guards that live.
   for n in {1..100}; do
-    DLOCK_TEST_RUN=$BATS_TEST_TMPDIR sleep 60 3>&- &
+    DLOCK_TEST_RUN=$BATS_TEST_TMPDIR sleep 600 3>&- &
     mkdir "$cgroups/dlock-$!-$space" && in_use+=("$cgroups/dlock-$!-$space")
   done
   on_file -- true

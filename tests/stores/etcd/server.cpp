@@ -39,7 +39,7 @@ TEST_CASE("user and password: rights, a wrong password, a token that ends, a new
     server.etcdctl(words);
   const std::string host = server.host();
   const auto denied = [&](const std::string& url) {
-    const auto p = open_etcd(url, quick(2s))->enqueue(request(key("k"))).value()->poll(0s);
+    const auto p = open_etcd(url, quick(20s))->enqueue(request(key("k"))).value()->poll(0s);
     return !p && p.error().code == Errc::denied;
   };
   CHECK(denied("etcd://" + host));
