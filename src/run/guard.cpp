@@ -119,16 +119,19 @@ void Guard::obey(Channel::Received& r) {
     receive_holds(r);
     start_job(*start, r);
   } else if (const auto* changed = std::get_if<order::Deadlines>(&r.message)) {
-    // Once expired, the lease stays expired, whatever a late renewal says: the job has had its
-    // signal.
-    const Deadline earlier = std::min(when_.kill_at, changed->when.kill_at);
-    if (!expired_) when_ = changed->when;
-    else when_ = {when_.term_at, earlier, changed->when.stop_by};
+    set_deadlines(changed->when);
   } else if (const auto* signal = std::get_if<order::Signal>(&r.message)) {
     if (signal->whole_tree) signal_tree(signal->number);
     // a stopped job would not get to what it does at its end
     else if (!stops(signal->number) || !end_requested()) signal_job(signal->number);
+    set_deadlines(signal->when);
   }
+}
+
+// Once expired, the lease stays expired, whatever a late renewal says: the job has had its signal.
+void Guard::set_deadlines(const GuardDeadlines& when) {
+  const Deadline earlier = std::min(when_.kill_at, when.kill_at);
+  when_ = expired_ ? GuardDeadlines{when_.term_at, earlier, when.stop_by} : when;
 }
 
 void Guard::receive_holds(Channel::Received& r) {

@@ -39,6 +39,7 @@ class Guard {
   void receive_holds(Channel::Received&);
   void start_job(const order::Start&, const Channel::Received&);
   [[noreturn]] void cannot_start(const FailedCall&);
+  void set_deadlines(const GuardDeadlines&);
   bool end_requested() const;
   void read_exec_outcome();
   void signal_job(int signal) const;

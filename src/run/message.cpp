@@ -42,8 +42,10 @@ bool replaces(const Message& newer, const Message& older) {
            std::holds_alternative<event::JobContinued>(e);
   };
   if (newer.index() != older.index()) return false;
-  if (const auto* s = std::get_if<order::Signal>(&newer))
-    return *s == std::get<order::Signal>(older);
+  if (const auto* s = std::get_if<order::Signal>(&newer)) {
+    const auto& before = std::get<order::Signal>(older);
+    return s->number == before.number && s->whole_tree == before.whole_tree;
+  }
   const auto* e = std::get_if<GuardEvent>(&newer);
   if (!e) return true;
   const auto& before = std::get<GuardEvent>(older);

@@ -26,11 +26,12 @@ struct Start {
 struct Deadlines {
   GuardDeadlines when;
 };
-// To the job's group, or to every member of the tree.
+// To the job's group, or to every member of the tree. With the deadlines, as dlock may be stopped
+// before it sends more.
 struct Signal {
   int number;
   bool whole_tree = false;
-  bool operator==(const Signal&) const = default;
+  GuardDeadlines when{};
 };
 
 }  // namespace order

@@ -107,7 +107,6 @@ void Policy::on(const event::KeeperLost&, Deadline now) {
 void Policy::end_job(Deadline now) {
   act(Do::signal_all, plan_.end_signal);
   when_.stop_by = std::min(when_.stop_by, later(now, plan_.timing.kill_after));
-  act(Do::send_deadlines);
 }
 
 // The wait is over, or was ended. The keeper may be blocked in a client library: it is told to
@@ -227,7 +226,7 @@ void Policy::forward(const event::Signal& e, Deadline now) {
       last_end_ != 0 ? now : std::min(when_.stop_by, later(now, plan_.timing.kill_after));
   last_end_ = e.number;
   ended_at_ = now;
-  act(Do::send_deadlines);
+  if (job_has_it) act(Do::send_deadlines);
 }
 
 }  // namespace dlock::run

@@ -133,7 +133,6 @@ TEST_CASE("a revoked holder ends its job as for --max-run, once") {
   Story s(r);
   s.running().after(3s).see(event::Revoked{});
   CHECK(s.does(Do::signal_all, SIGINT));
-  CHECK(s.does(Do::send_deadlines));
   CHECK(s.says(Note::revoked));
   CHECK(s.policy.deadlines().stop_by == later(s.now, 5s));
   s.after(1s).see(event::Revoked{});  // each renewal reports it again

@@ -8,6 +8,7 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
@@ -187,6 +188,32 @@ TEST_CASE("a guard that is stopped from its start ends with dlock") {
   ::kill(dlock, SIGKILL);
   CHECK(::waitpid(dlock, nullptr, 0) == dlock);
   CHECK(until_true([&] { return !alive(pid); }));
+}
+
+// As a SIGSTOP that comes right behind what dlock sends first.
+TEST_CASE("a dlock that is stopped as it forwards TERM: the job ends in time all the same") {
+  Run it;
+  it.start({"--key", "k", "-k", "100ms", "--", "sh", "-c",
+            "trap '' TERM; echo $$ > " + (it.dir / "job") + "; while :; do sleep 1; done"});
+  REQUIRE(it.events->wait("acquired", patience));
+  REQUIRE(until_true([&] { return !read_file(it.dir / "job").empty(); }));
+  const pid_t dlock = it.dlock->pid(), job = std::stoi(read_file(it.dir / "job"));
+  REQUIRE(::ptrace(PTRACE_SEIZE, dlock, nullptr, PTRACE_O_TRACESYSGOOD) == 0);
+  REQUIRE(::ptrace(PTRACE_INTERRUPT, dlock, nullptr, nullptr) == 0);
+  it.dlock->signal(SIGTERM);
+  for (bool sends = false, sent = false; !sent;) {
+    int status = 0;
+    REQUIRE(::waitpid(dlock, &status, __WALL) == dlock);
+    REQUIRE(WIFSTOPPED(status));
+    __ptrace_syscall_info call{};
+    ::ptrace(PTRACE_GET_SYSCALL_INFO, dlock, sizeof call, &call);
+    sent = sends && call.op == PTRACE_SYSCALL_INFO_EXIT;
+    sends |= call.op == PTRACE_SYSCALL_INFO_ENTRY && call.entry.nr == SYS_sendmsg;
+    if (!sent) REQUIRE(::ptrace(PTRACE_SYSCALL, dlock, nullptr, nullptr) == 0);
+  }
+  CHECK(until_true([&] { return !alive(job); }));
+  REQUIRE(::ptrace(PTRACE_DETACH, dlock, nullptr, nullptr) == 0);
+  CHECK(it.end() == "signal 9 (KILL)");
 }
 
 TEST_CASE("a dlock that was stopped does not kill a working guard") {
