@@ -11,6 +11,7 @@
 using namespace dlock;
 using namespace dlock::prove;
 using namespace dlock::test;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -27,9 +28,10 @@ void memory() {
   for (const char* recipe : {"lease", "get-lock"})
     uncontended(place(db, recipe, recipe), {.requests = 2, .n = 100});
   const Place lease = place(db, "lease", "lease");
-  contended(lease, {8, full ? 4000 : 800, 5.5, 1.1});
-  contended(lease, {200, full ? 4000 : 1000, 6.6, 2.2});
-  if (full) contended(lease, {500, 4000, 8.0, 2.8});
+  // each waiter looks every 5 s besides
+  contended(lease, {8, full ? 4000 : 800, 5.5, 1.1, 5s});
+  contended(lease, {200, full ? 4000 : 1000, 6.6, 2.2, 5s});
+  if (full) contended(lease, {500, 4000, 8.0, 2.8, 5s});
 }
 
 // More than the server's deadlock search depth wait at once, each with a connection.
@@ -42,7 +44,7 @@ void crowd() {
 void disk() {
   MariadbServer server{{.on_disk = true}};
   Database db{server};
-  contended(place(db, "lease, on disk", "lease"), {8, 1000, 5.5, 1.1});
+  contended(place(db, "lease, on disk", "lease"), {8, 1000, 5.5, 1.1, 5s});
 }
 
 }  // namespace

@@ -106,9 +106,7 @@ TEST_CASE("two lists of masters, one or two of three moved: the second is refuse
 TEST_CASE("only a confirmed grant writes a list") {
   RedlockMasters m{{.proxied = true}};
   auto b = open_redlock(m.proxied_url(), quick(4s, 4s));
-  const Lease warm = granted_within(*b, request(key("warm"), 30s), 5s);
-  CHECK(b->release(warm) == Released::yes);
-  load_everywhere(m, redlock::scripts::confirm);
+  warm_up(m, *b);
   for (const std::size_t i : {0, 2, 4})
     m.proxies[i]->lose_reply(std::string{redlock::scripts::confirm.sha}, true);
   CHECK_FALSE(is_granted(one_try(*b)));

