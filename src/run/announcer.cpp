@@ -166,11 +166,11 @@ void Announcer::lost() {
 }
 
 void Announcer::not_released() {
-  if (!plan_.has_job()) return error(fmt::format("not released ({})", reason_));
   output_.status("not_released", {{"error", reason_}});
-  error(fmt::format("not released ({}); what is left of the lock ends {}",
-                    reason_.empty() ? "no answer in time" : reason_,
-                    plan_.timing.leased ? "by its ttl" : "with this process"));
+  error(fmt::format(
+      "not released ({}); what is left of the lock ends {}",
+      reason_.empty() ? "no answer in time" : reason_,
+      plan_.timing.leased || !plan_.request.attached ? "by its ttl" : "with this process"));
 }
 
 // ---- the job -----------------------------------------------------------------------------------

@@ -146,9 +146,7 @@ void Policy::on(const event::Tick&, Deadline now) {
     case Phase::holding:
       if (now >= when_.kill_at) return lose_hold(now);
       return end_hold({false, status_ok, How::max_hold}, now);
-    case Phase::releasing:
-      if (plan_.has_job()) return on(event::ReleaseDone{false}, now);
-      return end(result());
+    case Phase::releasing: return on(event::ReleaseDone{false}, now);
     case Phase::own_sweep:
     case Phase::starting:
     case Phase::running:

@@ -60,6 +60,21 @@ class Silent(parts.Case):
 
         self.on_each(question)
 
+    def test_hold_that_ends_while_the_server_is_frozen(self):
+        """Its input ends: that the lock was not released is said, whatever is known of it."""
+
+        def question(server, lease):
+            os.mkfifo(f"{self.dir}/{server.kind}")
+            hold = parts.Run(self, "acquire", *self.store, "--hold", "--key", "k", *lease,
+                             before=["sh", "-c", f'exec "$@" <{server.kind}', "sh"])
+            with open(f"{self.dir}/{server.kind}", "w"):
+                hold.until("the handle", lambda: hold.out)
+                server.freeze()
+            hold.end(0)
+            self.assertIn("dlock: k: not released (", hold.err)
+
+        self.on_each(question)
+
     def test_keeper_of_a_wiped_server(self):
         server = parts.Redis()
         name = f"wiped.{os.getpid()}"
