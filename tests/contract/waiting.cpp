@@ -60,6 +60,16 @@ CONTRACT_CASE("cancel leaves the queue") {
   CHECK(take(*behind).lease.token > g.lease.token);
 }
 
+CONTRACT_CASE("a writer that leaves the queue lets the readers behind it join those that hold") {
+  need(subject().traits->shared && subject().traits->fifo, "shared mode in FIFO order");
+  const auto a = store.open({}), b = store.open({}), c = store.open({});
+  const Granted reader = take(*a, request("k", Mode::shared));
+  auto writer = in_queue(*b, request("k")), behind = in_queue(*c, request("k", Mode::shared));
+  CHECK(writer->cancel().has_value());
+  CHECK(take(*behind).lease.token > reader.lease.token);
+  CHECK(kept(a->renew(reader.lease, 60s)));
+}
+
 CONTRACT_CASE("cancel releases a lock that was granted meanwhile") {
   const auto backend = store.open({}), one = store.open({}), two = store.open({});
   const Granted g = take(*backend, request("k"));
