@@ -113,10 +113,20 @@ TEST_CASE("when the next calendar period begins") {
   CHECK(next(C::day) == 1'700'006'400);    // 2023-11-15
   CHECK(next(C::week) == 1'700'438'400);   // Monday 2023-11-20
   CHECK(next(C::month) == 1'701'388'800);  // 2023-12-01
-  for (const C c : {C::hour, C::day, C::week, C::month}) {
-    const OncePer period{c, {}};
-    const std::int64_t begins = period.next_after(at);
-    CHECK_FALSE(period.due({begins - second, Start{at}}));
-    CHECK(period.due({begins, Start{at}}));
+}
+
+TEST_CASE("the next period begins where a start is due, also where clocks change at midnight") {
+  // As Beirut (no 00:00 in spring), Havana (two in autumn), Lord Howe (a change of half an hour).
+  for (const char* name : {"UTC", "EET-2EEST,M3.5.0/0,M10.5.0/0", "CST5CDT,M3.2.0/0,M11.1.0/1",
+                           "<+1030>-10:30<+11>-11,M10.1.0,M4.1.0"}) {
+    const Zone zone(name);
+    for (const char* period : {"hour", "day", "week", "month"})
+      for (std::int64_t at = utc("2025-01-01 00:10:00"); at < utc("2026-01-01 00:00:00");
+           at += 1800 * second) {
+        const OncePer once = per(period);
+        const std::int64_t begins = once.next_after(at);
+        if (once.due({begins - second, Start{at}}) || !once.due({begins, Start{at}}))
+          FAIL(name << ": the " << period << " after " << at << " begins at " << begins);
+      }
   }
 }
