@@ -11,6 +11,7 @@ const std::vector<FaultName>& all_faults() {
       {Fault::kill_guard, "kill-guard", "guard killed"},
       {Fault::kill_both, "kill-both", "dlock and guard killed"},
       {Fault::stop_dlock, "stop-dlock", "dlock stopped > ttl"},
+      {Fault::stop_guard, "stop-guard", "guard stopped > ttl, dlock not"},
       {Fault::stop_both, "stop-both", "dlock and guard stopped > ttl, job not"},
       {Fault::freeze_all, "freeze-all", "dlock, guard and job stopped > ttl"},
       {Fault::kill_waiter, "kill-waiter", "waiter killed"},

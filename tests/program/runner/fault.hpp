@@ -12,6 +12,7 @@ enum class Fault {
   kill_guard,    // F1, the guard
   kill_both,     // dlock and guard
   stop_dlock,    // F2, longer than the ttl
+  stop_guard,    // the guard alone, longer than the ttl
   stop_both,     // dlock and guard stopped, the job runs on
   freeze_all,    // F3: dlock, guard and job
   kill_waiter,   // F24

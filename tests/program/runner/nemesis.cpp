@@ -80,8 +80,8 @@ void Nemesis::end(std::size_t first) {
 
 void Nemesis::to_processes(const std::vector<Victim>& victims) {
   const std::size_t first = injected_.size();
-  const bool stops = s_.fault == Fault::stop_dlock || s_.fault == Fault::stop_both ||
-                     s_.fault == Fault::freeze_all;
+  const bool stops = s_.fault == Fault::stop_dlock || s_.fault == Fault::stop_guard ||
+                     s_.fault == Fault::stop_both || s_.fault == Fault::freeze_all;
   for (const Victim& v : victims) {
     Injection& i =
         injected_[begin(s_.fault == Fault::kill_guard ? 0 : v.dlock, static_cast<int>(v.key))];
@@ -94,7 +94,7 @@ void Nemesis::to_processes(const std::vector<Victim>& victims) {
       case Fault::kill_guard: ::kill(v.guard, SIGKILL); break;
       case Fault::kill_both: ::kill(v.guard, SIGKILL), ::kill(v.dlock, SIGKILL); break;
       default:
-        ::kill(v.dlock, SIGSTOP);
+        if (s_.fault != Fault::stop_guard) ::kill(v.dlock, SIGSTOP);
         if (s_.fault != Fault::stop_dlock) ::kill(v.guard, SIGSTOP);
         if (s_.fault == Fault::freeze_all) ::kill(v.job, SIGSTOP);
     }
@@ -204,6 +204,7 @@ void Nemesis::round() {
     case Fault::kill_guard:
     case Fault::kill_both:
     case Fault::stop_dlock:
+    case Fault::stop_guard:
     case Fault::stop_both:
     case Fault::freeze_all: to_processes(hold(some())); break;
     case Fault::kill_waiter:
