@@ -42,7 +42,9 @@ PY
       assert_regex "$value" '^dlock1 '
       at_etcd put --ignore-lease "$key" "dlock2${value#dlock1}"
       ;;
-    mysql) statement "UPDATE dlock_lock SET layout = 2 WHERE name = 't$BATS_TEST_NUMBER:$1'" ;;
+    mysql | postgresql)
+      statement "UPDATE dlock_lock SET layout = 2 WHERE name = 't$BATS_TEST_NUMBER:$1'"
+      ;;
   esac
 }
 
@@ -61,6 +63,10 @@ at_masters() { # SCHEME COMMAND...: redis-cli at each server of the URL
 }
 
 statement() { # in the database of the URL
+  if [ "$STORE" = postgresql ]; then
+    psql -Xq "${DLOCK_BACKEND%%\?*}" -c "$1"
+    return
+  fi
   local server=${DLOCK_BACKEND#mysql://root@127.0.0.1:}
   local database=${server#*/}
   mariadb --no-defaults -uroot -h127.0.0.1 -P"${server%%/*}" "${database%%\?*}" -e "$1"
@@ -100,7 +106,7 @@ remove_record() {
     file) rm -r "$dir/locks/$1" ;;
     redis) eval "at_masters redis $(printed "$1" "DEL 'dlock:{")" ;;
     redlock) eval "at_masters redlock $(printed "$1" "DEL 'dlock:redlock:")" ;;
-    mysql) statement "$(printed "$1" 'DELETE FROM dlock_lock ')" ;;
+    mysql | postgresql) statement "$(printed "$1" 'DELETE FROM dlock_lock ')" ;;
   esac
 }
 

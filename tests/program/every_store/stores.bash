@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper, etcd or
-# mysql. Each test has its own keys.
+# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper, etcd, mysql
+# or postgresql. Each test has its own keys.
 # shellcheck source-path=SCRIPTDIR/..
 load ../common
 
@@ -33,7 +33,7 @@ setup() {
     redis | redlock) export DLOCK_BACKEND="$url/0?restart_grace=0&prefix=t$BATS_TEST_NUMBER:" ;;
     zookeeper) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" SHORT=4s ;;
     etcd) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" PERIOD=4500 ;;
-    mysql) export DLOCK_BACKEND="$url?prefix=t$BATS_TEST_NUMBER:" ;;
+    mysql | postgresql) export DLOCK_BACKEND="$url?prefix=t$BATS_TEST_NUMBER:" ;;
   esac
 }
 
