@@ -76,6 +76,15 @@ load common
   [ ! -s other ]
 }
 
+@test "what is no file is refused, and not waited for" {
+  mkfifo fifo
+  for state in fifo /dev/null /dev/zero; do
+    refused 77 'is not a regular file' fence --state $state --token 5 -- touch ran
+  done
+  refused 73 'Is a directory' fence --state . --token 5 -- touch ran
+  assert [ ! -e ran ]
+}
+
 @test "a damaged slot leaves the older record; a foreign file is refused" {
   "$DLOCK" fence --state f --token 7 -- true
   "$DLOCK" fence --state f --token 8 -- true

@@ -34,6 +34,13 @@ exactly_once() {
   run -75 "$DLOCK" run --key k -n -- true
 }
 
+@test "--min-hold of several keys: each is kept for the rest, and no longer" {
+  run -0 timeout 20 "$DLOCK" run --key a --key b --ttl 1h --min-hold 20s -- true
+  for key in a b; do
+    inspected True '0 < j["holders"][0]["lease_remaining_ms"] <= 20000' $key
+  done
+}
+
 @test "--min-hold: over when the job took longer, and not kept for a job that could not start" {
   run -0 "$DLOCK" run --key k --min-hold 1ms -- sleep 0.01
   is_free k

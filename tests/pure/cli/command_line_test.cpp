@@ -214,6 +214,7 @@ TEST_CASE("refused with one line, and no store is asked") {
       {64, "--until-success goes with --once-per", "run --key k --until-success -- true"},
       {64, "--keep and --hold", "acquire --key k --keep --hold"},
       {64, "--watch-pid goes with --keep", "acquire --key k --watch-pid 3"},
+      {64, "--max-hold goes with --keep", "acquire --key k --hold --max-hold 3"},
       {64, "--token goes with --force", "release --key k --token 3"},
       {64, "SEQUENCER or --key is missing", "check"},
       {64, "either a sequencer or --key", "check S --key k"},
