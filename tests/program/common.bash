@@ -4,6 +4,10 @@
 bats_require_minimum_version 1.5.0
 bats_load_library bats-support
 bats_load_library bats-assert
+[[ ${DLOCK:-} == /* ]] || {
+  echo 'DLOCK is not the whole path of a dlock: tests/README.md' >&2
+  exit 1
+}
 
 # What a test begins with that has a store of its own way.
 clean_environment() {
