@@ -15,7 +15,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     forget_place();
   }
   for (bool was_read = false;;) {
-    const Deadline until = backend_.client_.usual_deadline();
+    Deadline until = backend_.client_.usual_deadline();
     const bool fresh = revision_ == 0;
     if (fresh || std::exchange(read_again_, false) || (slice <= Duration{} && !was_read)) {
       TRY(done, fresh ? enter(until) : read_queue(Whom::all, false, until));
@@ -32,6 +32,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     TRY_VOID(watch(until));
     const Wait wait{std::min(end, touch_), backend_.client_.options().interrupt_fd};
     const WatchLine line = watch_->next(wait);
+    until = backend_.client_.usual_deadline();  // the wait has a time of its own
     const bool touch = Clock::now() >= touch_;
     if (line.over) watch_.reset();
     if (!line.events.empty()) ++backend_.wakeups_;

@@ -133,6 +133,15 @@ TEST_CASE("compaction ends a watch, and not the wait") {
   CHECK(granted(w->poll(5s)));
 }
 
+TEST_CASE("a wait may last longer than a request may") {
+  EtcdServer server{in_memory()};
+  const auto a = open_etcd(server.url(), quick(2s)), b = open_etcd(server.url(), quick(1s));
+  const Lease lease = take(*a, request(key("k"), 2s));
+  auto w = b->enqueue(request(key("k"), 30s)).value();
+  CHECK(granted(w->poll(20s)));
+  CHECK(Clock::now() >= lease.deadline);
+}
+
 TEST_CASE("an operator removes the key or its lease: noticed within a moment") {
   EtcdServer server{in_memory()};
   const auto a = open_etcd(server.url(), quick(2s));
