@@ -141,6 +141,7 @@ class SqlModel : public ModelStore {
  private:
   struct Session {
     std::unique_ptr<Connection> connection;
+    Micros clock = -1;  // that it was told
     bool fresh = true;
     std::optional<typename Table::Known> known;
   };
@@ -153,13 +154,16 @@ class SqlModel : public ModelStore {
   Session& session(const Owner& owner) {
     auto& s = sessions_[owner];
     if (!s.connection) s.connection = some();
-    set_clock_of(*s.connection, now_);
+    tell_clock(s);
     return s;
   }
   Connection* any() {
-    if (!admin_) admin_ = some();
-    set_clock_of(*admin_, now_);
-    return admin_.get();
+    if (!admin_.connection) admin_.connection = some();
+    tell_clock(admin_);
+    return admin_.connection.get();
+  }
+  void tell_clock(Session& s) {
+    if (std::exchange(s.clock, now_) != now_) set_clock_of(*s.connection, now_);
   }
   typename Table::Row seen() { return must(table_.read_row(*any(), "k", soon())); }
   bool waits(const Owner& owner) {
@@ -170,7 +174,7 @@ class SqlModel : public ModelStore {
   Table table_;
   std::map<Owner, Session> sessions_;
   std::vector<std::unique_ptr<Connection>> pool_;
-  std::unique_ptr<Connection> admin_;
+  Session admin_;
   Micros now_ = 0;
 };
 
