@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include "contract/subject.hpp"
+#include "support/own_clock.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::contract {
@@ -49,6 +50,15 @@ inline Request request(const std::string& name, Mode mode = Mode::exclusive,
   r.identity = Identity::mine("contract");
   return r;
 }
+// So much time passes at once, for this program and its servers; in real time none does.
+inline void pass(Duration d) {
+  if (subject().real_time) return;
+  test::machine.step_wall(d);
+  test::machine.suspend(d);
+}
+// Of a lease that a case lets end: by pass(), however busy the machine is; or else in real time.
+inline Duration ending_ttl() { return subject().real_time ? subject().shortest_ttl : 30s; }
+
 inline Request impatient(Request r) {
   r.wait = false;
   return r;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several keys taken together, on each recipe: which owners they use.
 #include "run/wrap/several.hpp"
-#include <algorithm>
 #include "contract/helpers.hpp"
 
 namespace dlock::contract {
@@ -15,9 +14,8 @@ CONTRACT_CASE(
   Backend& inner = *own;
   dlock::run::OtherKeys others;
   const auto all = dlock::run::several(std::move(own), {key("a"), key("b")},
-                                       {.proven = 4s, .renew_every = 1s}, others);
-  Request r = request("a");
-  r.ttl = std::max<Duration>(4s, subject().shortest_ttl);
+                                       {.proven = 4s, .renew_every = 100ms}, others);
+  const Request r = request("a");
   const auto place = all->enqueue(r).value();
   CHECK(std::holds_alternative<Waiting>(step(*place, 0s)));
   REQUIRE(admin->force_release(key("a"), std::nullopt).value() == Released::yes);

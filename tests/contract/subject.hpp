@@ -33,7 +33,9 @@ struct Subject {
   bool ended_stay = true;
   // a place of a process that is gone stays for as long as its ttl
   bool place_lasts = false;
-  // short for this recipe, but long enough for a busy machine
+  // leases end by a clock of the servers' own, which pass() cannot move
+  bool real_time = false;
+  // of a lease that ends in real time
   Duration shortest_ttl{400'000};
 };
 

@@ -20,6 +20,7 @@ const bool etcd_added = [] {
          .ended_stay = false,
          .place_lasts = true,
          // etcd gives no lease for less than 2 s
+         .real_time = true,
          .shortest_ttl = std::chrono::milliseconds{2000}});
   return true;
 }();

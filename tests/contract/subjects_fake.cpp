@@ -14,7 +14,7 @@ std::unique_ptr<Store> next_store(const Traits& traits, const char* items = "") 
 const bool fake_added = [] {
   add({.name = "fake/lease",
        .traits = &fake::factory.recipes[0],
-       .make_store = [] { return next_store(fake::factory.recipes[0], "?patience=300ms"); },
+       .make_store = [] { return next_store(fake::factory.recipes[0], "?patience=10s"); },
        .across_processes = false});
   add({.name = "fake/process",
        .traits = &fake::factory.recipes[1],

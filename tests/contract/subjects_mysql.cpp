@@ -6,6 +6,13 @@
 namespace dlock::contract {
 namespace {
 
+// The server that ctest started has another clock.
+std::shared_ptr<test::Database> database_for(const Traits& traits) {
+  if (traits.liveness == Liveness::connection) return std::make_shared<test::Database>();
+  static test::MariadbServer own;
+  return std::make_shared<test::Database>(own);
+}
+
 const bool mysql_added = [] {
   const auto subject = [](const Traits& traits, const std::string& suffix,
                           const std::string& items) {
@@ -14,7 +21,7 @@ const bool mysql_added = [] {
     s.traits = &traits;
     s.make_store = [&traits, items] {
       need_server(test::missing_mariadb());
-      const auto database = std::make_shared<test::Database>();
+      const auto database = database_for(traits);
       std::string all = items;
       // Listing needs a prefix; named locks are per server, not per database.
       if (!traits.native) all += "&prefix=" + database->name() + ":";
@@ -22,6 +29,7 @@ const bool mysql_added = [] {
       return store_at(database->url() + all, mysql::factory, traits, database);
     };
     if (traits.liveness == Liveness::connection) {
+      s.real_time = true;
       s.owner_across_backends = false;
       s.shortest_ttl = std::chrono::seconds{1};  // wait_timeout has whole seconds
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "contract/subject.hpp"
 #include "postgresql/factory.hpp"
+#include "support/own_clock.hpp"
 #include "support/postgres_server.hpp"
 
 namespace dlock::contract {
@@ -14,10 +15,12 @@ const bool postgresql_added = [] {
     s.traits = &traits;
     s.make_store = [&traits, items] {
       need_server(test::missing_postgres());
+      test::PostgresServer::give(test::machine.directory());
       const auto database = std::make_shared<test::PostgresDatabase>();
       return store_at(database->url() + items, postgresql::factory, traits, database);
     };
-    s.owner_across_backends = traits.liveness != Liveness::connection;
+    s.real_time = traits.liveness == Liveness::connection;
+    s.owner_across_backends = !s.real_time;
     add(s);
   };
   for (const Traits& traits : postgresql::recipes) subject(traits, "", "");

@@ -17,7 +17,7 @@ const bool redlock_added = [] {
            },
        // each undone attempt is followed by one with a new owner
        .owner_across_backends = false,
-       .shortest_ttl = std::chrono::seconds{2}});  // a master has a twentieth of it to answer
+       .shortest_ttl = std::chrono::seconds{4}});  // a master has a twentieth of it to answer
   return true;
 }();
 

@@ -19,6 +19,7 @@ const bool zookeeper_added = [] {
              },
          .owner_across_backends = false,  // a node belongs to a session
          .remembers = false,              // tokens rise without a record, so nothing is kept
+         .real_time = true,
          .shortest_ttl = std::chrono::milliseconds{500}});
   return true;
 }();

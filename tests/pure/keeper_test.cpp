@@ -10,7 +10,7 @@
 #include <vector>
 #include "run/wrap/wrapped.hpp"
 #include "support/fake_backend.hpp"
-#include "suspend.hpp"
+#include "support/own_clock.hpp"
 #include "util/wait.hpp"
 
 using namespace dlock;
@@ -110,12 +110,12 @@ std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
   auto& plan =
       plan_of("fake:keeper_test_looks", Queue::of([&looks](Duration slice) -> Result<Progress> {
                 if (looks.silence > 0s) {
-                  test::machine.sleep(std::exchange(looks.silence, 0s));
+                  test::machine.suspend(std::exchange(looks.silence, 0s));
                   return fail(Errc::unavailable, "no answer");
                 }
                 if (Clock::now() - looks.began > 2h || looks.minutes.size() == 50)
                   return fail(Errc::denied, "the test is over");
-                test::machine.sleep(slice);
+                test::machine.suspend(slice);
                 looks.minutes.push_back(static_cast<int>((Clock::now() - looks.began) / 1min));
                 return Waiting{};
               }));
@@ -182,7 +182,7 @@ TEST_CASE(
     "went on") {
   auto& keeper = keeper_of(plan_of("fake:keeper_test"));
   REQUIRE(keeper.try_now());
-  test::machine.sleep(12min);
+  test::machine.suspend(12min);
   keeper.start();
   CHECK(reports<run::event::Renewed>(keeper));
   keeper.post({.what = run::Action::Do::release});
@@ -222,14 +222,14 @@ TEST_CASE("what a store said before it refused does not end a wait as busy") {
   CHECK_FALSE(ends_busy([began = Clock::now()]() -> Result<Progress> {
     const auto to_last_second = began + 60s - 500ms - Clock::now();
     if (to_last_second > 0s)
-      test::machine.sleep(std::chrono::duration_cast<Duration>(to_last_second));
+      test::machine.suspend(std::chrono::duration_cast<Duration>(to_last_second));
     return fail(Errc::unavailable, "OOM command not allowed when used memory > 'maxmemory'");
   }));
 }
 
 TEST_CASE("the error of a machine that slept beyond the end of its wait does not hide who holds") {
   CHECK(ends_busy([]() -> Result<Progress> {
-    test::machine.sleep(1h);
+    test::machine.suspend(1h);
     return fail(Errc::unavailable, "the connection is stale");
   }));
 }

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <thread>
-#include "suspend.hpp"
+#include "support/own_clock.hpp"
 #include "util/fd.hpp"
 
 using namespace dlock;
@@ -37,7 +37,7 @@ TEST_CASE("a wait counts the time in suspend") {
   const Deadline until = later(Clock::now(), 1h);
   std::thread suspended([&] {
     while (!sleeps(waiter)) std::this_thread::sleep_for(1ms);
-    test::machine.sleep(1h);
+    test::machine.suspend(1h);
   });
   const double began = awake();
   CHECK(wait_until(fds, until) == 0);

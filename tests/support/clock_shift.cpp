@@ -5,7 +5,9 @@
 // machine does: the time of poll(2) and the other clocks stands still meanwhile. Alarms of
 // timerfd(2) set before the shift fire as if there had been none; a real kernel fires them at the
 // end of the suspend.
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -71,6 +73,16 @@ extern "C" int timerfd_settime(int fd, int flags, const itimerspec* asked,
   }
   return static_cast<int>(::syscall(SYS_timerfd_settime, fd, flags, &real, old));
 }
+#ifdef clock_shift_EXPORTS  // not where it is linked in: sanitizers have their own
+// Of a server whose threads sleep until a time of the wall clock, as those of MariaDB do.
+extern "C" int pthread_cond_timedwait(pthread_cond_t* cond, pthread_mutex_t* mutex,
+                                      const timespec* until) {
+  static const auto real = reinterpret_cast<decltype(&pthread_cond_timedwait)>(
+      ::dlsym(RTLD_NEXT, "pthread_cond_timedwait"));
+  const timespec t = moved(*until, -offset(0));
+  return real(cond, mutex, &t);
+}
+#endif
 extern "C" int gettimeofday(timeval* tv, void*) noexcept {
   const timespec t = shifted();
   *tv = {t.tv_sec, t.tv_nsec / 1000};
