@@ -29,8 +29,8 @@ void need_leases() {
   need(!process_bound() || subject().traits->detached, "leases that end by their time");
 }
 
-// Takes a lease that ends, and does what has to be done before. In real time a busy machine may come
-// to that only when it is over: then with another one.
+// Takes a lease that ends, and does what has to be done before. In real time a busy machine may
+// come to that only when it is over: then with another one.
 template <class Done>
 Granted in_time(Backend& holder, const Done& done) {
   for (int tries = 20;; --tries) {
