@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients with different lists of masters: refused, and how a list is changed.
 #include "redlock/record.hpp"
-#include "redlock/redlock_backend.hpp"
 #include "redlock_faults.hpp"
 #include "redlock_scripts/scripts.hpp"
 
@@ -43,13 +42,6 @@ void once(RedlockMasters& m, const std::vector<std::size_t>& masters,
     return std::all_of(masters.begin(), masters.end(),
                        [&](std::size_t i) { return m.value(i, "k").empty(); });
   }));
-}
-
-std::string known_list(RedlockMasters& m, std::size_t i) {
-  const std::string record = m.value(i, redlock::Names{"k"}.record);
-  std::size_t from = 0;
-  for (int field = 0; field < 5; ++field) from = record.find('|', from) + 1;
-  return record.empty() ? "" : record.substr(from, record.find('|', from) - from);
 }
 
 void set_list(RedlockMasters& m, std::size_t i, const std::string& list) {
@@ -101,17 +93,6 @@ TEST_CASE("two lists of masters, one or two of three moved: the second is refuse
   CHECK(holder->check(key("k"), held.token) == Validity::valid);
   CHECK(kept(holder->renew(held, 30s)));
   CHECK(holder->release(held) == Released::yes);
-}
-
-TEST_CASE("only a confirmed grant writes a list") {
-  RedlockMasters m{{.proxied = true}};
-  auto b = open_redlock(m.proxied_url(), quick(4s, 4s));
-  warm_up(m, *b);
-  for (const std::size_t i : {0, 2, 4})
-    m.proxies[i]->lose_reply(std::string{redlock::scripts::confirm.sha}, true);
-  CHECK_FALSE(is_granted(one_try(*b)));
-  for (const std::size_t i : {0, 2, 4}) CHECK(m.proxies[i]->lost_one());
-  for (std::size_t i = 0; i < 5; ++i) CHECK(known_list(m, i).empty());
 }
 
 TEST_CASE("a late list message after the end of the grant writes nothing") {

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include "redis/wire/line.hpp"
+#include "redlock/redlock_backend.hpp"
 #include "redlock_scripts/scripts.hpp"
 #include "support/polling.hpp"
 #include "support/redlock_masters.hpp"
@@ -36,6 +37,14 @@ inline std::size_t votes_of(RedlockMasters& m, const std::string& name, const Ow
   for (std::size_t i = 0; i < m.size(); ++i)
     n += m.servers[i]->pid() > 0 && m.value(i, name).starts_with(owner.hex());
   return n;
+}
+
+// In its record of "k".
+inline std::string known_list(RedlockMasters& m, std::size_t i) {
+  const std::string record = m.value(i, redlock::Names{"k"}.record);
+  std::size_t from = 0;
+  for (int field = 0; field < 5; ++field) from = record.find('|', from) + 1;
+  return record.empty() ? "" : record.substr(from, record.find('|', from) - from);
 }
 
 // Settings with which a master can prove that it keeps a lease over a restart.
