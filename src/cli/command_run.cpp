@@ -26,7 +26,7 @@ void line(Lines& lines, std::string_view about, std::string_view what) {
 }
 
 // The lines under the same names with _ for spaces, and the times as numbers.
-std::string json_of(const Lines& lines, const run::Plan& plan) {
+std::string json_text(const Lines& lines, const run::Plan& plan) {
   nlohmann::ordered_json j;
   j["keys"] = {printable(plan.request.key.text())};
   for (const Key& key : plan.more_keys) j["keys"].push_back(printable(key.text()));
@@ -140,7 +140,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   line(all, "weakness", plan.traits.weakness);
   std::string text;
   for (const auto& [about, what] : all) text += fmt::format("{:<22}{}\n", about, what);
-  return put(o.json ? json_of(all, plan) : text);
+  return put(o.json ? json_text(all, plan) : text);
 }
 
 }  // namespace

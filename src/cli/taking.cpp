@@ -16,6 +16,7 @@
 namespace dlock::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using namespace std::chrono_literals;
 
 // For people; quoted for a shell.
@@ -105,27 +106,27 @@ struct Inherited {
 };
 
 // Written by a dlock, or by any other program: checked.
-std::optional<std::uint64_t> number(const nlohmann::json& j, const char* name) {
+std::optional<std::uint64_t> number_of(const Json& j, const char* name) {
   const auto at = j.find(name);
   if (at == j.end() || !at->is_number_unsigned()) return std::nullopt;
   return at->get<std::uint64_t>();
 }
-std::string text(const nlohmann::json& j, const char* name) {
+std::string text_of(const Json& j, const char* name) {
   const auto at = j.find(name);
   return at != j.end() && at->is_string() ? at->get<std::string>() : std::string();
 }
 
-void add(Inherited& to, const nlohmann::json& grant, const Store& store) {
-  const auto key = Key::parse(text(grant, "key"));
-  const auto handle = Handle::parse(text(grant, "handle"));
-  const auto sequencer = Sequencer::parse(text(grant, "sequencer"));
+void add(Inherited& to, const Json& grant, const Store& store) {
+  const auto key = Key::parse(text_of(grant, "key"));
+  const auto handle = Handle::parse(text_of(grant, "handle"));
+  const auto sequencer = Sequencer::parse(text_of(grant, "sequencer"));
   const auto guard = grant.find("guard");
   if (!key || !handle || !sequencer || guard == grant.end() || !guard->is_object()) return;
-  const auto pid = number(*guard, "pid"), start = number(*guard, "start");
+  const auto pid = number_of(*guard, "pid"), start = number_of(*guard, "start");
   if (!pid || !start || *pid > 1U << 22U || !run::is_ancestor({static_cast<pid_t>(*pid), *start}))
     return;
   to.texts.emplace_back(*key, grant.dump());
-  const std::string place = text(grant, "place");
+  const std::string place = text_of(grant, "place");
   if (to.elsewhere.empty() && !place.empty() && place != place_of(store))
     to.elsewhere = fmt::format(
         "the dlock around this one holds '{}' on {}, and this one asks {}: two backends know "
@@ -136,9 +137,9 @@ void add(Inherited& to, const nlohmann::json& grant, const Store& store) {
                         .owner = handle->lease(*key).owner,
                         .mode = sequencer->mode,
                         .token = sequencer->token,
-                        .slot = static_cast<unsigned>(number(grant, "slot").value_or(0)),
+                        .slot = static_cast<unsigned>(number_of(grant, "slot").value_or(0)),
                         .attached = true},
-                       static_cast<unsigned>(number(grant, "limit").value_or(UINT_MAX))});
+                       static_cast<unsigned>(number_of(grant, "limit").value_or(UINT_MAX))});
 }
 
 Inherited find_inherited(const Store& store) {
@@ -146,9 +147,9 @@ Inherited find_inherited(const Store& store) {
   // NOLINT(concurrency-mt-unsafe): no thread exists
   const char* grants = std::getenv("DLOCK_GRANTS");
   if (!grants) return found;
-  const nlohmann::json all = nlohmann::json::parse(grants, nullptr, false);
+  const Json all = Json::parse(grants, nullptr, false);
   if (!all.is_array()) return found;
-  for (const nlohmann::json& grant : all)
+  for (const Json& grant : all)
     if (grant.is_object()) add(found, grant, store);
   return found;
 }

@@ -43,7 +43,7 @@ std::string notes(const KeyView& k, bool) {
 
 constexpr bool usual = true, unusual = false, perhaps = false;
 
-constexpr Column table[] = {
+constexpr Column all_columns[] = {
     {"KEY", usual, "/key"},
     {"STATE", usual, "", state},
     {"MODE", usual, "/holders/0/mode"},
@@ -132,8 +132,8 @@ std::string printed(std::vector<Row> rows, const Columns& columns, const Options
 
 const Column* find(std::string_view name) {
   const auto is = [&](const Column& c) { return lower(c.name) == lower(name); };
-  const auto found = std::find_if(std::begin(table), std::end(table), is);
-  return found == std::end(table) ? nullptr : found;
+  const auto found = std::find_if(std::begin(all_columns), std::end(all_columns), is);
+  return found == std::end(all_columns) ? nullptr : found;
 }
 
 }  // namespace
@@ -144,14 +144,14 @@ Result<Columns> choose_columns(const Options& o) {
   const bool add = names.starts_with('+');
   if (add) names.remove_prefix(1);
   if (add || names.empty())
-    for (const Column& c : table)
+    for (const Column& c : all_columns)
       if (c.usual) chosen.push_back(&c);
   while (!o.columns.empty()) {
     const std::string_view name = names.substr(0, names.find(','));
     const Column* c = find(name);
     if (!c) {
       std::string all;
-      for (const Column& known : table)
+      for (const Column& known : all_columns)
         all += fmt::format("{}{}", all.empty() ? "" : ", ", known.name);
       return fail(blame(o, "columns"), fmt::format("{}: {} is not a column: {}",
                                                    called(o, "columns"), quoted(name), all));

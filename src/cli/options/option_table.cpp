@@ -158,7 +158,7 @@ using G = Group;
 using C = Choice;
 using O = Options;
 
-constexpr Option table[] = {
+constexpr Option all_options[] = {
     {"key", 0, "K", keyed, G::subject,
      "the name to lock: 1 to 200 bytes of UTF-8; repeat it for several keys", key},
     {"key", 0, "K", inspect, G::subject, "the key, or a pattern; the same as the only word",
@@ -359,12 +359,12 @@ constexpr Option table[] = {
 
 }  // namespace
 
-std::span<const Option> option_table() noexcept { return table; }
+std::span<const Option> option_table() noexcept { return all_options; }
 
 bool reads(const Option& o, Verb v) noexcept {
   if (v != Verb::config) return o.twin && belongs(o, v);
   // its own rows come first
-  return o.twin && std::none_of(std::begin(table), &o, [&](const Option& earlier) {
+  return o.twin && std::none_of(std::begin(all_options), &o, [&](const Option& earlier) {
            return earlier.twin && std::string_view(earlier.name) == o.name;
          });
 }

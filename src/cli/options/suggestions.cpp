@@ -32,7 +32,7 @@ std::size_t mistakes(std::string_view a, std::string_view b) {
 
 using namespace sets;
 
-constexpr OldName table[] = {
+constexpr OldName old_names[] = {
     {"exclusive", 'x', taking, "leave it out, without -s a lock is exclusive", {}},
     {"no-foreground", 0, jobs, "use --foreground=no", "foreground"},
     {"status-fd", 0, run, "use --status FD", "status"},
@@ -46,8 +46,8 @@ constexpr OldName table[] = {
 
 template <class Wanted>
 const OldName* find(Wanted wanted) noexcept {
-  const auto* const found = std::find_if(std::begin(table), std::end(table), wanted);
-  return found == std::end(table) ? nullptr : found;
+  const auto* const found = std::find_if(std::begin(old_names), std::end(old_names), wanted);
+  return found == std::end(old_names) ? nullptr : found;
 }
 
 // Names that other programs use.
