@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where clang builds with sanitizers and in unity Catch2, fmt and the standard library are read once
-# for all sources: a third less to compute. In other builds each source shows that it includes what
-# it uses; GCC gains nothing. All flags must be the same: no -fPIC here, -fPIE there.
-if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang
-  OR CMAKE_POSITION_INDEPENDENT_CODE)
+# In a unity build Catch2, fmt and the standard library are read once for all sources: with clang
+# and sanitizers a third less to compute, with GCC a tenth. In other builds each source shows that
+# it includes what it uses. All flags must be the same: no -fPIC here, -fPIE there.
+if(NOT CMAKE_UNITY_BUILD OR CMAKE_POSITION_INDEPENDENT_CODE)
   return()
 endif()
 
@@ -34,7 +33,8 @@ function(dlock_precompiled directory owner)
 endfunction()
 
 # `ccache` may keep them: no times in them (and see scripts/test).
-target_compile_options(dlock_core PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+set(no_times $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
+target_compile_options(dlock_core PRIVATE "${no_times}")
 set(standard <algorithm> <array> <atomic> <chrono> <functional> <map> <memory> <optional> <span>
   <string> <variant> <vector> <fmt/format.h>)
 target_precompile_headers(dlock_core PRIVATE ${standard} <tl/expected.hpp>)
@@ -42,7 +42,7 @@ dlock_precompiled(${PROJECT_SOURCE_DIR}/src dlock_core)
 dlock_precompiled(${PROJECT_SOURCE_DIR}/backends dlock_core)
 # Tests have warnings and sanitizers of their own.
 if(BUILD_TESTING)
-  target_compile_options(pure_main PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  target_compile_options(pure_main PRIVATE "${no_times}")
   target_precompile_headers(pure_main PRIVATE ${standard} <mutex> <random> <set> <thread>
     ${PROJECT_SOURCE_DIR}/tests/support/catch/precompiled.hpp)
   dlock_precompiled(${PROJECT_SOURCE_DIR}/tests pure_main)
