@@ -83,9 +83,10 @@ void Guard::run() {
     const bool job_lived = leader_alive_;
     bool alive = reap();
     if (alive) check_max_run(now);
-    timer_.arm(sweeping_ ? no_deadline
-                         : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at,
-                                     stop_by(), run_until_, helper_until_}));
+    timer_.arm(sweeping_ || job_ == 0
+                   ? no_deadline
+                   : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at, stop_by(),
+                               run_until_, helper_until_}));
     arm_backstop();
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
     if (!alive && (job_ > 0 || !channel_.open())) leave();

@@ -29,9 +29,9 @@ struct Deadlines {
 // To the job's group, or to every member of the tree. With the deadlines, as dlock may be stopped
 // before it sends more.
 struct Signal {
+  GuardDeadlines when;
   int number;
   bool whole_tree = false;
-  GuardDeadlines when{};
 };
 
 }  // namespace order

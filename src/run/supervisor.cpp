@@ -219,10 +219,10 @@ void Supervisor::perform(const Action& a) {
   switch (a.what) {
     case Do::start_job: return start_job();
     case Do::send_deadlines: guard_.send(order::Deadlines{policy_.deadlines()}); return;
-    case Do::send_signal: guard_.send(order::Signal{a.number, false, policy_.deadlines()}); return;
+    case Do::send_signal: guard_.send(order::Signal{policy_.deadlines(), a.number}); return;
     case Do::signal_all:
       if (a.number == plan_.end_signal) announcer_.sends_end(a.number);
-      guard_.send(order::Signal{a.number, true, policy_.deadlines()});
+      guard_.send(order::Signal{policy_.deadlines(), a.number, true});
       return;
     case Do::kill_guard: ::kill(guard_pid_, SIGKILL); return;
     case Do::sweep_own: return sweep_own();

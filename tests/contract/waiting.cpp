@@ -103,8 +103,8 @@ CONTRACT_CASE("an abandoned waiter blocks no other and leaves no trace") {
   auto behind = in_queue(*two, request("k"));
   gone.reset();
   one.reset();
-  for (int i = 0; i < 2; ++i) {  // longer than it may be silent, and `behind` is not
-    pass(6s);
+  for (int i = 0; i < 3; ++i) {  // longer than it may be silent, and `behind` is not
+    pass(4s);
     CHECK(std::holds_alternative<Waiting>(step(*behind, 0s)));
   }
   const auto left = [&] {

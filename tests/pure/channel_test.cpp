@@ -81,8 +81,10 @@ TEST_CASE("a peer that does not read still gets every deadline and signal") {
   for (int i = 1; i <= 20000; ++i)
     REQUIRE(c.one.send(deadlines(last = Deadline{std::chrono::seconds{i}})));
   CHECK(c.one.unsent());
-  for (const int signal : {SIGTERM, SIGUSR1, SIGTERM}) REQUIRE(c.one.send(order::Signal{signal}));
-  REQUIRE(c.one.send(order::Signal{SIGKILL, true}));
+  const GuardDeadlines later_one{.stop_by = Deadline{1s}};
+  for (const int signal : {SIGTERM, SIGUSR1}) REQUIRE(c.one.send(order::Signal{{}, signal}));
+  REQUIRE(c.one.send(order::Signal{later_one, SIGTERM}));
+  REQUIRE(c.one.send(order::Signal{later_one, SIGTERM, true}));
   const auto all = c.received();
   CHECK(all.size() < 20000);  // superseded messages are not kept
   const auto newest = std::find_if(all.rbegin(), all.rend(), has_deadlines);
@@ -91,9 +93,10 @@ TEST_CASE("a peer that does not read still gets every deadline and signal") {
   for (const int signal : {SIGTERM, SIGUSR1})
     CHECK(std::count_if(all.begin(), all.end(), [&](const Message& m) {
             const auto* s = std::get_if<order::Signal>(&m);
-            return s && s->number == signal && !s->whole_tree;
+            return s && s->number == signal && !s->whole_tree &&
+                   (s->when.stop_by == later_one.stop_by) == (signal == SIGTERM);
           }) == 1);
-  CHECK(std::get<order::Signal>(all.back()).number == SIGKILL);
+  CHECK(std::get<order::Signal>(all.back()).whole_tree);
 }
 
 TEST_CASE("messages of the guard to a stopped dlock arrive in order when it continues") {

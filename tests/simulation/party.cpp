@@ -208,7 +208,7 @@ void Party::perform(const run::Action& a) {
     case Do::start_job: return start_job();
     case Do::send_deadlines: return guard_.deadlines(policy_->deadlines());
     case Do::signal_all:
-    case Do::send_signal: return guard_.signal_all();
+    case Do::send_signal: guard_.signal_all(); return guard_.deadlines(policy_->deadlines());
     case Do::kill_guard:
       guard_.killed();
       guard_gone_ = true;
