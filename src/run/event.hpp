@@ -145,7 +145,7 @@ struct Action {
   enum class Do {
     start_job,       // with deadlines(), the environment and the descriptor to hold
     send_deadlines,  // deadlines() to the guard
-    send_signal,     // number, to the job's group
+    send_signal,     // number, to the job's group; with deadlines(), as they are after the step
     signal_all,      // number, to the whole tree
     kill_guard,      // it did not act on time: KILL it, its tree becomes ours
     // kill our own (adopted) children once; answered by OwnSweepDone when none is left
