@@ -27,7 +27,6 @@ struct Watched {
   pollfd both[2];  // the channel to dlock, and the timer
   int children, kill, spare;
   pid_t guard;
-  volatile long delays;  // that it is put off
 };
 
 // One page is all that the thread touches. The stack is larger for a handler's frame alone.
@@ -93,10 +92,6 @@ constexpr long longest_ms = 100;  // between two kills of the tree
   do {
     wait(watched.both, 2, -1);
     wait(nullptr, 0, late_ms);
-    while (watched.delays > 0) {
-      watched.delays = watched.delays - 1;
-      wait(nullptr, 0, late_ms);
-    }
   } while (wait(watched.both, 2, 0) <= 0);
   raw_call(SYS_close, watched.spare, 0, 0, 0, 0);
   for (long pause_ms = 1;; pause_ms = longer(pause_ms)) {
@@ -139,8 +134,6 @@ Backstop::Backstop(const OwnChildren& children, int channel, int kill)
       kill_(duplicate(kill)),
       spare_(duplicate(channel)) {}
 
-void Backstop::put_off() { watched.delays = 3; }
-
 FailedCall Backstop::start() {
   if (timer_.failed()) return timer_.failed();
   if (!channel_ || !spare_) return {"fcntl", EMFILE};
@@ -149,8 +142,7 @@ FailedCall Backstop::start() {
              children_.fd(),
              kill_.get(),
              spare_.get(),
-             ::getpid(),
-             0};
+             ::getpid()};
   keep(&watched - 1, &watched + 1);
   keep(resident_begin, resident_end);
   struct sigaction action {};

@@ -33,9 +33,6 @@ class Backstop {
   FailedCall start();
 
   void arm(Deadline kill_at) { timer_.arm(kill_at); }
-  // For 300 ms, less than the shortest margin: the first thread is at work, and waits for the
-  // guards of runs below.
-  void put_off();
 
  private:
   const OwnChildren& children_;

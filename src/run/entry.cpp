@@ -74,11 +74,16 @@ std::optional<signalfd_siginfo> IncomingSignals::next() {
 Surroundings::Surroundings(pid_t guard) {
   if (guard < 0) return;
   tty.reset(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
-  before = children.list();
-  std::erase(before, guard);
-  for (const pid_t child : before)
+  const auto add = [this](pid_t p) {
+    const auto process = process_stat(p);
+    before.push_back(process ? process->id : ProcessId{p});
+  };
+  for (const pid_t child : children.list()) {
+    if (child == guard) continue;
+    add(child);
     for (const pid_t p : descendants_of(child, later(Clock::now(), std::chrono::milliseconds{250})))
-      if (const auto process = process_stat(p)) below_before.push_back(process->id);
+      add(p);
+  }
 }
 
 void Entry::let_go_of_inherited(int keep) const {

@@ -75,9 +75,10 @@ struct Surroundings {
 
   // false: /proc does not list them here, so orphans could not be found
   OwnChildren children;
-  std::vector<pid_t> before;            // `sleep 99 & exec dlock ...`: not to be killed by us,
-  std::vector<ProcessId> below_before;  // nor are their descendants, if they become our children
-  Fd tty;                               // /dev/tty, if there is a controlling terminal
+  // Our children (`sleep 99 & exec dlock ...`) and their descendants, which may become our children:
+  // none of them is to be killed by us.
+  std::vector<ProcessId> before;  // start 0: not shown in /proc
+  Fd tty;                         // /dev/tty, if there is a controlling terminal
 };
 
 }  // namespace dlock::run

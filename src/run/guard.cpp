@@ -22,7 +22,6 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int patience_ms = 50;
-constexpr Duration sparing = 100ms;    // as long as the backstop waits
 constexpr Duration longest_walk = 1s;  // at a tree that grows while it is signalled
 
 }  // namespace
@@ -48,6 +47,7 @@ void Guard::run() {
   // the proof and the end of the job, tried while there is none
   must(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD, "waitpid");
   must(::kill(::getpid(), 0) == 0, "kill");
+  if (const FailedCall call = inner_.listen(); call && !failed_) failed_ = call;
 
   // Created ahead, while dlock acquires the lock, and removed if that takes long: waiting dlocks
   // should not leave cgroups around.
@@ -55,13 +55,14 @@ void Guard::run() {
 
   for (int pause_ms = 1;; pause_ms = sweeping_ ? std::min(pause_ms * 2, 100) : 1) {
     const short channel_events = channel_.unsent() ? POLLIN | POLLOUT : POLLIN;
-    pollfd p[] = {{channel_.fd(), channel_events, 0},
-                  {child_signal_.get(), POLLIN, 0},
-                  {timer_.fd(), POLLIN, 0},
-                  {exec_error_.get(), POLLIN, 0}};
+    std::vector<pollfd> p{{channel_.fd(), channel_events, 0},
+                          {child_signal_.get(), POLLIN, 0},
+                          {timer_.fd(), POLLIN, 0},
+                          {exec_error_.get(), POLLIN, 0}};
+    inner_.watch(p);
     const bool waiting = job_ == 0 && cgroup_;
     const int watch_ms = waiting ? patience_ms : stopped_ ? 1000 : -1;
-    const int ready = ::poll(p, std::size(p), sweeping_ && job_ > 0 ? pause_ms : watch_ms);
+    const int ready = ::poll(p.data(), p.size(), sweeping_ && job_ > 0 ? pause_ms : watch_ms);
     if (ready == 0 && waiting) cgroup_.remove();
     if (p[1].revents != 0) {
       signalfd_siginfo s;
@@ -70,6 +71,7 @@ void Guard::run() {
     if (p[2].revents != 0) timer_.drain();
     if (p[3].revents != 0) read_exec_outcome();
     if ((p[0].revents & POLLOUT) != 0) channel_.flush();
+    inner_.serve();
     Channel::Received r;
     auto got = Channel::Got::nothing;
     while (channel_.open() && (got = channel_.receive(r)) == Channel::Got::message) obey(r);
@@ -98,19 +100,25 @@ void Guard::run() {
 // `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not kill both processes.
 void Guard::show_itself() {
   for (char* const* word = plan_.command; *word; ++word) command_.emplace_back(*word);
-  ::prctl(PR_SET_NAME, guard_name);
-  show_as(std::string(guard_name) + ": " + printable(plan_.request.key.text()));
+  constexpr char name[] = "lock-guard";
+  ::prctl(PR_SET_NAME, name);
+  show_as(std::string(name) + ": " + printable(plan_.request.key.text()));
 }
 
 void Guard::leave() {
   // Before dlock releases the lock: from then on only its own descriptors say that it is held.
-  holds_.clear();
+  give_up_holds();
   // The only message that blocks: dlock may be stopped with a full queue, and must get it. If dlock
   // dies, this fails at once.
   channel_.send_and_wait(GuardEvent{event::TreeDead{status_, expired_}});
   // while dlock releases the lock; dlock waits for our exit before its own
   cgroup_.remove_after_job();
   ::_exit(0);
+}
+
+void Guard::give_up_holds() {
+  holds_.clear();
+  outer_.job_is_dead();
 }
 
 void Guard::obey(Channel::Received& r) {
@@ -148,9 +156,11 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   if (r.cut) return cannot_start({"execve", E2BIG});
   when_ = order.when;
   if (Clock::now() >= when_.term_at) {  // the guard was suspended past it
-    holds_.clear();
+    give_up_holds();
     return report(event::StartRefused{});
   }
+  // before there is a job
+  if (const FailedCall call = outer_.hand_over(dlock_, holds_)) return cannot_start(call);
   changes_ = r.payload;
   environment_ = changed_environment(changes_);
   group_ = order.same_group ? entry_.group() : 0;
@@ -281,22 +291,15 @@ bool Guard::reap() {
 
 // Without a pause while the members change, because a process that keeps re-forking must get no
 // head start. Unchanged members are dying, in an uninterruptible state or not ours to kill: they
-// are signalled again, less and less often. Guards of runs below ours are left to end theirs,
-// but not for long beyond the time at which ours must be dead.
+// are signalled again, less and less often. Nobody is spared: the locks of runs inside end when our
+// tree is dead, because we hold them.
 void Guard::sweep_while_anything_changes(bool& alive) {
   std::vector<pid_t> before{0}, now;
   for (; alive; alive = reap()) {
-    const Deadline at = Clock::now();
-    const bool spares = at < later(when_.kill_at, sparing);
-    const bool spared = spares && cgroup_.has_guard();
-    if (!spared) cgroup_.kill();
+    cgroup_.kill();
     if (own_group_ && leader_alive_) ::kill(-job_, SIGKILL);
     now = children_.list();
-    kill_children(now, spares);
-    // Not from the time to kill on: if this thread then hangs, the backstop must be in time.
-    if (backstop_ && at < when_.kill_at &&
-        (spared || std::any_of(now.begin(), now.end(), is_guard)))
-      backstop_->put_off();
+    kill_children(now);
     if (now == before) return;
     before.swap(now);
   }

@@ -7,6 +7,7 @@
 #include "run/backstop.hpp"
 #include "run/child.hpp"
 #include "run/entry.hpp"
+#include "run/inner_holds.hpp"
 #include "run/job_cgroup.hpp"
 #include "run/message.hpp"
 #include "run/plan.hpp"
@@ -22,7 +23,7 @@ namespace dlock::run {
 // when no member is left.
 //
 // Holding `hold_fd` is its second task: a lock that ends with a descriptor does not end before the
-// tree.
+// tree. It also holds those of runs inside of the job, and the guards around hold ours.
 //
 // Everything that it needs to end the tree it opens before the job exists: it works even when the
 // system is out of descriptors.
@@ -37,6 +38,7 @@ class Guard {
   void show_itself();
   void obey(Channel::Received&);
   void receive_holds(Channel::Received&);
+  void give_up_holds();
   void start_job(const order::Start&, const Channel::Received&);
   [[noreturn]] void cannot_start(const FailedCall&);
   void set_deadlines(const GuardDeadlines&);
@@ -73,6 +75,8 @@ class Guard {
   Deadline run_until_ = no_deadline, run_stop_by_ = no_deadline;  // of --max-run
   Fd child_signal_, exec_error_;
   std::vector<Fd> holds_;
+  InnerHolds inner_;
+  OuterHolders outer_;
   const pid_t dlock_ = ::getppid();
   pid_t job_ = 0, group_ = 0;
   pid_t helper_ = 0;  // the command of --on-lost, and its process group

@@ -61,15 +61,6 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
              : own + '/' + std::string(prefix) + std::to_string(guard) + space;
 }
 
-// Of the cgroup of that name in ours, or 0.
-pid_t guard_of(std::string_view name, std::string_view& space) {
-  if (!name.starts_with(prefix)) return 0;
-  name.remove_prefix(prefix.size());
-  const pid_t pid = leading_number<pid_t>(name).value_or(0);
-  space = name;
-  return space.starts_with('-') && parse_number<std::uint64_t>(space.substr(1)) ? pid : 0;
-}
-
 // Removes cgroups left by guards that were killed together with their dlock, or with their
 // container. Searched only if there is any cgroup below ours, which one stat shows. Only empty ones
 // can be removed.
@@ -80,9 +71,12 @@ void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
   if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // none exists
   for (const std::string& name : names_in(own, DT_DIR)) {
-    std::string_view there;
-    const pid_t pid = guard_of(name, there);
-    if (pid <= 0) continue;
+    std::string_view there = name;
+    if (!there.starts_with(prefix)) continue;
+    there.remove_prefix(prefix.size());
+    const pid_t pid = leading_number<pid_t>(there).value_or(0);
+    if (pid <= 0 || !there.starts_with('-') || !parse_number<std::uint64_t>(there.substr(1)))
+      continue;
     const bool lives = there == space && (::kill(pid, 0) == 0 || errno != ESRCH);
     const std::string path = own + '/' + name;
     if (!lives && ::lstat(path.c_str(), &s) == 0 && s.st_uid == ::geteuid()) remove_tree(path);
@@ -120,17 +114,6 @@ void JobCgroup::open() {
 
 void JobCgroup::kill() const {
   if (kill_) (void)!::write(kill_.get(), "1", 1);
-}
-
-bool JobCgroup::has_guard() const {
-  struct stat s {};
-  if (!dir_ || ::fstat(dir_.get(), &s) != 0 || s.st_nlink <= 2) return false;  // none exists
-  const std::vector<std::string> names = names_in(path_, DT_DIR);
-  return std::any_of(names.begin(), names.end(), [this](const std::string& name) {
-    std::string_view space;  // a pid of another namespace is another process here
-    const pid_t pid = guard_of(name, space);
-    return pid > 0 && space == std::string_view(path_).substr(path_.rfind('-')) && is_guard(pid);
-  });
 }
 
 void JobCgroup::remove() {

@@ -15,9 +15,8 @@ class JobCgroup {
   static JobCgroup create(pid_t guard);
   static JobCgroup find(pid_t guard);
 
-  void kill() const;       // every member, atomically; needs no descriptor
-  bool has_guard() const;  // of a run in the job, which has a cgroup in this one
-  void remove();           // once it is empty, otherwise it stays
+  void kill() const;  // every member, atomically; needs no descriptor
+  void remove();      // once it is empty, otherwise it stays
   // Also those that killed guards left beside it. It looks at each that is there, in use or not, so
   // this is not for the thousand who wait at once, nor for the way to a job.
   void remove_after_job();

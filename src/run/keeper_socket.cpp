@@ -5,38 +5,27 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include "core/number.hpp"
 #include "core/text.hpp"
 #include "run/process.hpp"
+#include "run/unix_socket.hpp"
 
 namespace dlock::run {
 namespace {
 
 constexpr timeval patience{5, 0}, short_patience{0, 500'000};
 
-struct Address {
-  sockaddr_un un{};
-  socklen_t size;
-  explicit Address(std::string_view name) {
-    const std::string text = fmt::format("dlock-keeper/{}", name.substr(0, 64));
-    un.sun_family = AF_UNIX;
-    std::memcpy(un.sun_path + 1, text.data(), text.size());  // the leading NUL makes it abstract
-    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  }
-  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&un); }
-};
+AbstractAddress address_of(std::string_view name) {
+  return AbstractAddress(fmt::format("dlock-keeper/{}", name.substr(0, 64)));
+}
 
 bool trusted_peer(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         (peer.uid == ::geteuid() || peer.uid == 0);
+  const auto peer = peer_of(fd);
+  return peer && is_trusted(*peer);
 }
 
 void give_up_after(int fd, const timeval& t) {
@@ -94,7 +83,7 @@ KeeperPlace KeeperPlace::parse(std::string_view text) {
 }
 
 Result<Fd> listen_as_keeper(std::string_view name) {
-  const Address at(name);
+  const AbstractAddress at = address_of(name);
   Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd || ::bind(fd.get(), at.get(), at.size) != 0 || ::listen(fd.get(), 16) != 0)
     return fail(Errc::unavailable,
@@ -104,7 +93,7 @@ Result<Fd> listen_as_keeper(std::string_view name) {
 
 Result<KeeperAnswer> query_keeper(const KeeperPlace& keeper, std::string_view what,
                                   const Owner& owner) {
-  const Address at(keeper.name);
+  const AbstractAddress at = address_of(keeper.name);
   const Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return fail(Errc::unavailable, fmt::format("no socket: {}", ::strerrordesc_np(errno)));
   give_up_after(fd.get(), patience);

@@ -5,12 +5,10 @@
 #include <sys/uio.h>
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include "run/unix_socket.hpp"
 
 namespace dlock::run {
 namespace {
-
-constexpr std::size_t control_size = CMSG_SPACE(sizeof(int) * Channel::max_attached);
 
 ssize_t send_flags(int fd, const Message& m, std::string_view payload, const int* fds,
                    std::size_t count, int flags) {
@@ -19,17 +17,8 @@ ssize_t send_flags(int fd, const Message& m, std::string_view payload, const int
   msghdr h{};
   h.msg_iov = parts;
   h.msg_iovlen = payload.empty() ? 1 : 2;
-  alignas(cmsghdr) char control[control_size];
-  if (count > 0) {
-    std::memset(control, 0, sizeof control);
-    h.msg_control = control;
-    h.msg_controllen = CMSG_SPACE(sizeof(int) * count);
-    cmsghdr* c = CMSG_FIRSTHDR(&h);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int) * count);
-    std::memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
-  }
+  Attached attached;
+  attached.put(h, fds, count);
   return ::sendmsg(fd, &h, MSG_NOSIGNAL | flags);
 }
 
@@ -118,8 +107,8 @@ int Channel::send_with(const Message& m, std::string_view payload, const std::ve
     return 0;
   };
   std::size_t from = 0;
-  for (; fds.size() - from > max_attached; from += max_attached)
-    if (const int error = send(order::Hold{}, {}, from, max_attached); error != 0) return error;
+  for (; fds.size() - from > most_attached; from += most_attached)
+    if (const int error = send(order::Hold{}, {}, from, most_attached); error != 0) return error;
   return send(m, payload, from, fds.size() - from);
 }
 
@@ -130,9 +119,8 @@ Channel::Got Channel::receive(Received& out) {
   msghdr h{};
   h.msg_iov = parts;
   h.msg_iovlen = 2;
-  alignas(cmsghdr) char control[control_size];
-  h.msg_control = control;
-  h.msg_controllen = sizeof control;
+  Attached attached;
+  attached.prepare(h);
   out.attached.clear();
   // A peer that exits with a message of ours unread leaves an ECONNRESET, which the kernel reports
   // once, before the peer's own last messages: those are read after it.
@@ -146,15 +134,7 @@ Channel::Got Channel::receive(Received& out) {
   out.payload = {payload, static_cast<std::size_t>(n) - sizeof out.message};
   out.lacks = (h.msg_flags & MSG_CTRUNC) != 0;
   out.cut = (h.msg_flags & MSG_TRUNC) != 0;
-  if (const cmsghdr* c = CMSG_FIRSTHDR(&h); c && c->cmsg_type == SCM_RIGHTS) {
-    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    out.attached.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-      out.attached.emplace_back(fd);
-    }
-  }
+  Attached::take(h, out.attached);
   return Got::message;
 }
 

@@ -68,7 +68,6 @@ class Channel {
   // user are in sockets, EMSGSIZE. Errors that may pass are retried, for a fifth of a second at
   // most.
   int send_with(const Message&, std::string_view payload, const std::vector<int>& fds);
-  static constexpr std::size_t max_attached = 253;  // the kernel's SCM_MAX_FD
 
   // A payload longer than max_payload is truncated, and `cut` is set.
   struct Received {

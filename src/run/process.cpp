@@ -177,10 +177,6 @@ std::vector<pid_t> descendants_of(pid_t root, Deadline until) {
   return all;
 }
 
-bool is_guard(pid_t pid) {
-  return read_start(proc_path(pid, "/comm")) == std::string(guard_name) + '\n';
-}
-
 void signal_descendants(const OwnChildren& own, pid_t group, int signal, Deadline until) {
   const std::vector<pid_t> list = own.list();
   const std::unordered_set<pid_t> children(list.begin(), list.end());
@@ -199,9 +195,8 @@ void signal_descendants(const OwnChildren& own, pid_t group, int signal, Deadlin
   }
 }
 
-void kill_children(const std::vector<pid_t>& children, bool spares_guards) {
-  for (const pid_t p : children)
-    if (!spares_guards || !is_guard(p)) ::kill(p, SIGKILL);
+void kill_children(const std::vector<pid_t>& children) {
+  for (const pid_t p : children) ::kill(p, SIGKILL);
 }
 
 }  // namespace dlock::run

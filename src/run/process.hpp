@@ -69,12 +69,6 @@ class OwnChildren {
 // descriptors.
 std::vector<pid_t> descendants_of(pid_t root, Deadline until);
 
-// The guard of a dlock run, by its name. One in the tree of another run is spared for a while: it
-// ends its own tree when its dlock is dead, and a lock that ends with its descriptors must not end
-// before that. Needs a descriptor; without one there is none.
-inline constexpr char guard_name[] = "lock-guard";
-bool is_guard(pid_t);
-
 // Whether the process with this pid now is a descendant of ours.
 bool is_below_us(pid_t);
 
@@ -86,6 +80,6 @@ void signal_descendants(const OwnChildren&, pid_t group, int signal, Deadline un
 
 // Sends KILL to these children of ours. Needs no pidfd: deeper members become our children as their
 // parents die.
-void kill_children(const std::vector<pid_t>& children, bool spares_guards);
+void kill_children(const std::vector<pid_t>& children);
 
 }  // namespace dlock::run

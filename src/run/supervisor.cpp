@@ -91,6 +91,7 @@ Outcome Supervisor::run() {
       const auto more = hold_->descriptors(held_by());
       p.insert(p.end(), more.begin(), more.end());
     }
+    inner_.watch(p);
     ::poll(p.data(), p.size(), -1);
     if ((p[1].revents & POLLOUT) != 0) guard_.flush();
     timer_.drain();
@@ -113,6 +114,7 @@ void Supervisor::turn() {
     // no thread available: the job goes on
     thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);
   }
+  inner_.serve();
   for (const Event& e : gather(now)) step(e, now);
   if (can_be_ended())
     if (const auto end = hold_->end_requested(held_by())) step(event::EndRequested{*end}, now);
@@ -124,6 +126,7 @@ void Supervisor::step(const Event& e, Deadline now) {
   if (const auto* of_job = std::get_if<GuardEvent>(&e)) {
     announcer_.report(*of_job);
     if (std::holds_alternative<event::JobStarted>(*of_job)) metrics_.job_runs();
+    if (std::holds_alternative<event::TreeDead>(*of_job)) inner_.clear();
   }
   for (const Action& a : policy_.step(e, now)) perform(a);
 }
@@ -259,16 +262,7 @@ void Supervisor::hand_over() {
 
 void Supervisor::start_job() {
   announcer_.clear_line();
-  std::string environment = job_environment(plan_, leases_, guard_pid_);
-  if (environment.size() > Channel::max_payload)
-    environment.resize(Channel::max_payload + 1);  // the guard sees that it is truncated
-  // The descriptors that end the locks are in the start message: there is never a job whose guard
-  // does not hold them, and none of them stays in a socket, where the kernel counts them against
-  // every program of this user.
-  std::vector<int> fds;
-  for (const Fd& fd : holds_) fds.push_back(fd.get());
-  const int error =
-      guard_.send_with(order::Start{same_group_, policy_.deadlines()}, environment, fds);
+  const int error = order_start();
   holds_.clear();
   if (error == EPIPE || error == ECONNRESET) {
     ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file will follow
@@ -281,6 +275,20 @@ void Supervisor::start_job() {
   }
   if (!keeper_.started()) thread_at_ = later(Clock::now(), fast_job);
   announcer_.acquired(leases_.front());
+}
+
+// 0, or an errno.
+int Supervisor::order_start() {
+  if (const FailedCall call = inner_.listen()) return call.error;
+  std::string environment = job_environment(plan_, leases_, guard_pid_);
+  if (environment.size() > Channel::max_payload)
+    environment.resize(Channel::max_payload + 1);  // the guard sees that it is truncated
+  // The descriptors that end the locks are in the start message: there is never a job whose guard
+  // does not hold them, and none of them stays in a socket, where the kernel counts them against
+  // every program of this user.
+  std::vector<int> fds;
+  for (const Fd& fd : holds_) fds.push_back(fd.get());
+  return guard_.send_with(order::Start{same_group_, policy_.deadlines()}, environment, fds);
 }
 
 // No process of ours may outlive us, except a guard that still has members to end.
@@ -326,36 +334,35 @@ void Supervisor::end(Outcome outcome) {
 // older than the guard. An orphan that began later cannot be told from a member of the job, and
 // then the promise about the job counts more.
 bool Supervisor::foreign(pid_t child) const {
-  if (std::find(around_.before.begin(), around_.before.end(), child) != around_.before.end())
-    return true;
   const auto process = process_stat(child);
-  const auto& below = around_.below_before;
-  return process && (process->id.start < guard_started_ ||
-                     std::find(below.begin(), below.end(), process->id) != below.end());
+  const ProcessId id = process ? process->id : ProcessId{child};
+  return (process && id.start < guard_started_) ||
+         std::find(around_.before.begin(), around_.before.end(), id) != around_.before.end();
 }
 
 // The guard is dead and its tree is ours. ECHILD would be the proof, but earlier children must
-// live; so the list must be empty three times in a row, after everything was reaped.
+// live; so the list must be empty three times in a row, after everything was reaped. Members that
+// do not change are dying, or in an uninterruptible state: Policy asks again soon.
 void Supervisor::sweep_own() {
   reap_guard();
   auto cgroup = JobCgroup::find(guard_pid_);
-  // Guards of runs below are left to end their trees, but not beyond the end of our leases.
-  Deadline spared_until = no_deadline;
-  for (const Lease& l : leases_) spared_until = std::min(spared_until, l.deadline - 250ms);
-  for (int empty = 0, rounds = 0; rounds < 200; ++rounds) {
-    const bool spares = Clock::now() < spared_until;
-    if (!spares || !cgroup.has_guard()) cgroup.kill();
-    auto found = around_.children.list();
-    std::erase_if(found, [this](pid_t p) { return foreign(p); });
-    kill_children(found, spares);
-    for (const pid_t p : found) ::waitpid(p, nullptr, WNOHANG);
-    if (around_.before.empty() && found.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) empty = 3;
-    empty = found.empty() ? empty + 1 : 0;
-    if (empty < 3) continue;
-    cgroup.remove();
-    announcer_.job_is_dead();
-    return step(event::OwnSweepDone{}, Clock::now());
+  std::vector<pid_t> members, before;
+  for (int empty = 0; empty < 3; empty = members.empty() ? empty + 1 : 0) {
+    cgroup.kill();
+    before.swap(members);
+    members = around_.children.list();
+    std::erase_if(members, [&](pid_t p) {
+      return std::find(before.begin(), before.end(), p) == before.end() && foreign(p);
+    });
+    kill_children(members);
+    if (!members.empty() && members == before) return;
+    for (const pid_t p : members) ::waitpid(p, nullptr, WNOHANG);
+    if (around_.before.empty() && members.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) break;
   }
+  inner_.clear();
+  cgroup.remove();
+  announcer_.job_is_dead();
+  step(event::OwnSweepDone{}, Clock::now());
 }
 
 std::vector<pid_t> Supervisor::job_members() const {

@@ -5,6 +5,7 @@
 #include "run/announcer.hpp"
 #include "run/entry.hpp"
 #include "run/hold.hpp"
+#include "run/inner_holds.hpp"
 #include "run/keeper.hpp"
 #include "run/message.hpp"
 #include "run/metrics.hpp"
@@ -41,6 +42,7 @@ class Supervisor {
   void reap_others() const;
   void perform(const Action&);
   void start_job();
+  int order_start();
   void hand_over();
   bool can_be_ended() const;  // by others than Policy: without a job
   std::optional<Owner> held_by() const;
@@ -67,6 +69,7 @@ class Supervisor {
   Policy policy_;
   std::vector<Lease> leases_;
   std::vector<Fd> holds_;             // until the guard has them
+  InnerHolds inner_;                  // in case the guard dies
   Hold* const hold_;                  // null: there is a job
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
   bool guard_reaped_;                 // or there is none

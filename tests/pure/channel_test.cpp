@@ -9,6 +9,7 @@
 #include <csignal>
 #include <iterator>
 #include "run/message.hpp"
+#include "run/unix_socket.hpp"
 
 using namespace dlock;
 using namespace dlock::run;
@@ -125,8 +126,8 @@ TEST_CASE("a peer that is dead") {
 
 TEST_CASE("descriptors travel with a message, or ahead of it when they are too many for one") {
   BothEnds c;
-  const auto n = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{64}, Channel::max_attached,
-                          Channel::max_attached + 1, std::size_t{600});
+  const auto n = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{64}, most_attached,
+                          most_attached + 1, std::size_t{600});
   const auto fds = some(n);
   REQUIRE(c.one.send_with(order::Start{true, {}}, "A=b", numbers(fds)) == 0);
   Channel::Received r;

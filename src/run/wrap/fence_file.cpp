@@ -81,8 +81,11 @@ class FenceFile final : public Backend {
   Result<Renewal> detach(const Lease&, Duration, std::optional<RunEnd>) override {
     return fail(cannot("nothing outlives the process"));
   }
-  // The descriptor is closed with the process, after its guard's: the lock may not end before.
-  Result<Released> release(const Lease&, std::optional<RunEnd>) override { return Released::yes; }
+  // The job is dead. Unlocked explicitly, because guards have duplicates.
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override {
+    ::flock(file_.get(), LOCK_UN);
+    return Released::yes;
+  }
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override {
     return fail(cannot("cannot be forced"));
   }

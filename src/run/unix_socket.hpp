@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unix sockets (unix(7)): abstract names, who is at the other end, and descriptors that travel with
+// a message.
+#pragma once
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <vector>
+#include "util/fd.hpp"
+
+namespace dlock::run {
+
+// An abstract name, of at most 107 bytes: it needs no file, and ends with its socket.
+struct AbstractAddress {
+  explicit AbstractAddress(std::string_view name) {
+    un.sun_family = AF_UNIX;
+    std::memcpy(un.sun_path + 1, name.data(), name.size());  // the leading NUL makes it abstract
+    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&un); }
+
+  sockaddr_un un{};
+  socklen_t size;
+};
+
+// The process that connected, or that listened.
+inline std::optional<ucred> peer_of(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer;
+}
+inline bool is_trusted(const ucred& peer) { return peer.uid == ::geteuid() || peer.uid == 0; }
+
+inline constexpr std::size_t most_attached = 253;  // the kernel's SCM_MAX_FD
+
+// The control data of one message. It must live as long as the msghdr is used.
+class Attached {
+ public:
+  // To send: at most `most_attached`.
+  void put(msghdr& h, const int* fds, std::size_t count) {
+    if (count == 0) return;
+    std::memset(control_, 0, sizeof control_);
+    h.msg_control = control_;
+    h.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+    cmsghdr* c = CMSG_FIRSTHDR(&h);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    std::memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
+  }
+  // To receive: before recvmsg(), and after it. Descriptors that could not be opened are lost, and
+  // MSG_CTRUNC is set.
+  void prepare(msghdr& h) {
+    h.msg_control = control_;
+    h.msg_controllen = sizeof control_;
+  }
+  static void take(const msghdr& h, std::vector<Fd>& out) {
+    const cmsghdr* c = CMSG_FIRSTHDR(&h);
+    if (!c || c->cmsg_type != SCM_RIGHTS) return;
+    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    out.reserve(out.size() + count);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+      out.emplace_back(fd);
+    }
+  }
+
+ private:
+  alignas(cmsghdr) char control_[CMSG_SPACE(sizeof(int) * most_attached)];
+};
+
+}  // namespace dlock::run

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run inside of another run's job, with another key: whoever is killed, the inner key is not
+// granted while a member of the inner job lives, and no other process keeps it for long.
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include "guard_run.hpp"
+
+using namespace dlock::test;
+using dlock::Fd;
+
+namespace {
+
+struct Nested : Run {
+  Fd gate;
+  pid_t outer_guard = 0, inner_dlock = 0, inner_guard = 0, inner_job = 0;
+
+  // The job of the outer run is a shell, which waits for `go`, and a member that outlives the inner
+  // run.
+  void begin(std::vector<std::string> options, const std::string& recipe = "lease") {
+    std::string inner = "'" + program_from("DLOCK") + "'";
+    for (const char* word : {"run", "-b", "--recipe", "--key"}) {
+      inner += std::string(" ") + word;
+      if (std::string(word) == "-b") inner += " 'file:" + (dir / "locks") + "'";
+      if (std::string(word) == "--recipe") inner += " " + recipe;
+    }
+    inner += " inner -- sh -c 'echo $$ > \"$0\"; exec sleep 60' '" + (dir / "job") + "'";
+    options.insert(options.end(),
+                   {"--key", "outer", "--", "sh", "-c",
+                    "sleep 60 & read -r go < '" + (dir / "gate") + "'; " + inner + "; wait"});
+    REQUIRE(::mkfifo((dir / "gate").c_str(), 0600) == 0);
+    start(std::move(options));
+    REQUIRE(events->wait("acquired", patience));
+    outer_guard = guard();
+    REQUIRE(until_true([&] {  // the job reads
+      gate.reset(::open((dir / "gate").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+      return static_cast<bool>(gate);
+    }));
+  }
+  void go() {
+    REQUIRE(::write(gate.get(), "go\n", 3) == 3);
+    find_inner();
+  }
+  void find_inner() {
+    REQUIRE(until_true([&] { return !read_file(dir / "job").empty(); }));
+    inner_job = std::stoi(read_file(dir / "job"));
+    inner_guard = parent_of(inner_job);
+    inner_dlock = parent_of(inner_guard);
+    REQUIRE(command_line(inner_guard).starts_with("lock-guard"));
+  }
+  static pid_t parent_of(pid_t pid) {
+    const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+    return std::stoi(stat.substr(stat.rfind(')') + 4));
+  }
+  // Its guard is stopped, so nobody of the inner run ends the inner job.
+  void kill_inner_parties() const {
+    ::kill(inner_guard, SIGSTOP);
+    REQUIRE(until_true([&] { return state_of(inner_guard) == 'T'; }));
+    ::kill(inner_dlock, SIGKILL);
+    REQUIRE(until_true([&] { return !alive(inner_dlock); }));
+    ::kill(inner_guard, SIGKILL);
+    REQUIRE(until_true([&] { return !alive(inner_guard); }));
+  }
+  static char state_of(pid_t pid) {
+    const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+    return stat.empty() ? 'X' : stat[stat.rfind(')') + 2];
+  }
+  bool is_granted(const std::string& key, const std::string& recipe = "lease") const {
+    const Spawn s = spawn(command({"--recipe", recipe, "--key", key, "-n", "--", "true"}));
+    Process p = Process::start(s);
+    ::close(s.fds[2].second);
+    const std::string end = describe(p.wait(patience));
+    REQUIRE((end == "exit 0" || end == "exit 75"));
+    return end == "exit 0";
+  }
+};
+
+}  // namespace
+
+// Traced, the inner job stays a member until its tracer lets it go. The inner guard does not.
+TEST_CASE("nested: the inner key is held until the inner job is dead, however the outer one ends") {
+  const std::string fault = GENERATE("dlock", "guard", "max-run", "dlock, out of descriptors");
+  const std::string recipe = GENERATE("lease", "flock");
+  CAPTURE(fault, recipe);
+  Nested it;
+  it.begin(fault == "max-run" ? std::vector<std::string>{"--max-run", "3s", "-k", "0"}
+                              : std::vector<std::string>{},
+           recipe);
+  if (fault == "dlock, out of descriptors") {
+    rlimit none{0, 0};
+    REQUIRE(::prlimit(it.outer_guard, RLIMIT_NOFILE, &none, nullptr) == 0);
+  }
+  it.go();
+  Traced job(it.inner_job);
+  if (fault.starts_with("dlock")) it.dlock->signal(SIGKILL);
+  if (fault == "guard") ::kill(it.outer_guard, SIGKILL);
+  REQUIRE(until_true([&] { return !alive(it.inner_guard) && !alive(it.inner_dlock); }));
+  REQUIRE(until_true([&] { return job.is_zombie(); }));
+  CHECK_FALSE(it.is_granted("inner", recipe));
+  CHECK(job.killed());
+  CHECK(until_true([&] { return it.is_granted("inner", recipe); }));
+}
+
+TEST_CASE(
+    "nested: when the inner dlock is killed, the inner key is free and the outer job goes on") {
+  Nested it;
+  it.begin({});
+  it.go();
+  ::kill(it.inner_dlock, SIGKILL);
+  CHECK(until_true([&] { return it.is_granted("inner"); }));
+  CHECK(alive(it.outer_guard));
+  CHECK_FALSE(it.is_granted("outer"));
+  // as many as before: it keeps nothing of the inner run
+  CHECK(until_true([&] { return !alive(it.inner_guard); }));
+}
+
+TEST_CASE("nested: when the inner guard is killed, the inner dlock gives the key back") {
+  const std::string recipe = GENERATE("lease", "flock");
+  Nested it;
+  it.begin({}, recipe);
+  it.go();
+  ::kill(it.inner_guard, SIGKILL);
+  CHECK(until_true([&] { return it.is_granted("inner", recipe); }));
+  CHECK(alive(it.outer_guard));
+}
+
+// Nobody knows whether the inner job is dead: so the outer job has to be.
+TEST_CASE("nested: without the inner dlock and guard the inner key is held until the outer end") {
+  const bool stopped = GENERATE(false, true);
+  CAPTURE(stopped);
+  Nested it;
+  it.begin({});
+  if (stopped) {  // what the inner guard sends them stays in their sockets
+    it.dlock->signal(SIGSTOP);
+    REQUIRE(it.dlock->wait_stopped(patience));
+    ::kill(it.outer_guard, SIGSTOP);
+  }
+  it.go();
+  it.kill_inner_parties();
+  CHECK_FALSE(it.is_granted("inner"));
+  if (stopped) {
+    ::kill(it.outer_guard, SIGCONT);
+    it.dlock->signal(SIGCONT);
+  }
+  CHECK_FALSE(it.is_granted("inner"));
+  it.dlock->signal(SIGTERM);
+  CHECK(it.end() == "signal 15 (TERM)");
+  CHECK(it.is_granted("inner"));
+}
+
+// The shell between the inner dlock and the outer guard dies while the inner guard reads who is above
+// it.
+TEST_CASE("nested: an ancestor that dies during the hand-over hides nobody above it") {
+  Nested it;
+  it.begin({});
+  Run other;  // has the inner key meanwhile
+  other.start_as(it.command({"--status", "9", "--key", "inner", "--", "sleep", "60"}));
+  REQUIRE(other.events->wait("acquired", patience));
+  REQUIRE(::write(it.gate.get(), "go\n", 3) == 3);
+  const auto child = [](pid_t of, const std::string& name) {
+    pid_t found = 0;
+    REQUIRE(until_true([&] {
+      for (const pid_t p : children_of(of))
+        if (command_line(p).starts_with(name)) found = p;
+      return found > 0;
+    }));
+    return found;
+  };
+  const pid_t shell = child(it.outer_guard, "sh -c");
+  const pid_t guard = child(child(shell, program_from("DLOCK")), "lock-guard: inner");
+  REQUIRE(::ptrace(PTRACE_SEIZE, guard, nullptr, PTRACE_O_TRACESYSGOOD) == 0);
+  REQUIRE(::ptrace(PTRACE_INTERRUPT, guard, nullptr, nullptr) == 0);
+  other.dlock->signal(SIGTERM);
+  const std::string file = "/proc/" + std::to_string(shell) + "/stat";
+  for (bool killed = false; !killed;) {
+    int status = 0;
+    REQUIRE(::waitpid(guard, &status, __WALL) == guard);
+    REQUIRE(WIFSTOPPED(status));
+    __ptrace_syscall_info call{};
+    ::ptrace(PTRACE_GET_SYSCALL_INFO, guard, sizeof call, &call);
+    if (call.op == PTRACE_SYSCALL_INFO_ENTRY && call.entry.nr == SYS_openat) {
+      std::string name(file.size(), ' ');
+      iovec here{name.data(), name.size()},
+          there{reinterpret_cast<void*>(call.entry.args[1]), name.size()};
+      if (::process_vm_readv(guard, &here, 1, &there, 1, 0) > 0 && name == file) {
+        ::kill(shell, SIGKILL);
+        REQUIRE(until_true([&] { return ::kill(shell, 0) != 0; }));
+        killed = true;
+      }
+    }
+    REQUIRE(::ptrace(killed ? PTRACE_DETACH : PTRACE_SYSCALL, guard, nullptr, nullptr) == 0);
+  }
+  it.find_inner();
+  it.kill_inner_parties();
+  CHECK_FALSE(it.is_granted("inner"));
+  it.dlock->signal(SIGTERM);
+  CHECK(it.end() == "signal 9 (KILL)");
+  CHECK(it.is_granted("inner"));
+}
+
+// dlock is PID 1 and had a child, whose pid a member of the job gets later.
+TEST_CASE("a member of the job with the pid of an earlier child is killed with the job") {
+  if (::geteuid() != 0) {
+    WARN("SKIPPED: namespaces need root");
+    return;
+  }
+  Run it;
+  const auto argv = it.command({"--status", "9", "--key", "k", "--", "sh", "-c",
+                                "touch '" + (it.dir / "end") +
+                                    "'; while [ -e /proc/$0 ]; do sleep 0.05; done; "
+                                    "for try in 1 2 3 4 5 6 7 8 9; do "
+                                    "echo $(($0 - 1)) > /proc/sys/kernel/ns_last_pid; "
+                                    "sleep 61 & [ $! != $0 ] || break; kill $!; done; "
+                                    "echo $! $0 > '" +
+                                    (it.dir / "pids") + "'; wait"});
+  std::string line;
+  for (const auto& word : argv) {
+    line += '"';
+    for (const char c : word)
+      line += std::strchr("\"$\\", c) ? std::string("\\") + c : std::string{c};
+    line += "\" ";
+  }
+  // the tmpfs: no cgroup may be created, which would kill all of its members
+  it.start_as({"unshare", "--pid", "--fork", "--mount-proc", "sh", "-c",
+               "mount -t tmpfs none /sys/fs/cgroup; "
+               "sh -c 'until [ -e \"$0\" ]; do sleep 0.05; done' '" +
+                   (it.dir / "end") + "' & exec " + line + " $!"});
+  REQUIRE(it.events->wait("acquired", patience));
+  REQUIRE(until_true([&] { return !read_file(it.dir / "pids").empty(); }));
+  const std::string pids = read_file(it.dir / "pids");
+  INFO("member and earlier child: " << pids << it.says());
+  REQUIRE(pids.substr(0, pids.find(' ')) + '\n' == pids.substr(pids.find(' ') + 1));
+  const auto only_child = [](pid_t p) {
+    const auto children = children_of(p);
+    REQUIRE(children.size() == 1);
+    return children.front();
+  };
+  const pid_t first = only_child(it.dlock->pid()), guard = only_child(first);
+  pid_t member = 0;
+  REQUIRE(until_true([&] {  // its exec comes behind the fork
+    for (const pid_t p : children_of(only_child(guard)))
+      if (command_line(p).starts_with("sleep 61")) member = p;
+    return member > 0;
+  }));
+  // so that dlock, whose end would kill all of the namespace, is busy with the release
+  const Fd state(::open((it.dir / "locks/k/state").c_str(), O_RDONLY | O_CLOEXEC));
+  REQUIRE(::flock(state.get(), LOCK_EX) == 0);
+  ::kill(guard, SIGKILL);
+  REQUIRE(it.events->wait("job_dead", patience));
+  CHECK_FALSE(alive(member));
+}
