@@ -116,6 +116,7 @@ class Policy {
   Deadline granted_at_ = no_deadline, hold_until_ = no_deadline;
   Deadline max_run_at_ = no_deadline;
   Deadline step_by_ = no_deadline;    // bound of the current phase
+  Duration sweep_pause_{};            // until the next sweep of our own
   Deadline notice_at_ = no_deadline;  // when to name the remaining members
   Deadline ended_at_{};               // last ending signal
   Duration pause_{};                  // before the last queue_again

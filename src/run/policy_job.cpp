@@ -16,7 +16,7 @@ using How = Outcome::How;
 
 namespace {
 
-constexpr Duration own_sweep_every = 10ms;
+constexpr Duration first_sweep_pause = 10ms, longest_sweep_pause = 100ms;
 constexpr Duration first_notice = 1s, next_notice = 10s;
 constexpr Duration grace_to_die = 5s;  // after the end of the lease, for a member that will not die
 
@@ -104,7 +104,8 @@ void Policy::on(const event::GuardGone&, Deadline now) {
   if (now >= when_.kill_at) on(event::Expired{}, now);
   phase_ = Phase::own_sweep;  // its death has killed the job; dlock has its orphans now
   notice_at_ = later(now, first_notice);
-  step_by_ = later(now, own_sweep_every);
+  sweep_pause_ = first_sweep_pause;
+  step_by_ = later(now, sweep_pause_);
   act(Do::sweep_own);
 }
 
@@ -168,7 +169,8 @@ void Policy::on(const event::Tick&, Deadline now) {
   }
   if (phase_ == Phase::own_sweep) {
     if (!lost_ && now >= when_.kill_at) on(event::Expired{}, now);
-    step_by_ = later(now, own_sweep_every);
+    sweep_pause_ = std::min(sweep_pause_ * 2, longest_sweep_pause);
+    step_by_ = later(now, sweep_pause_);
     return act(Do::sweep_own);
   }
   if (now >= max_run_at_) on(event::MaxRunOver{}, now);
