@@ -441,9 +441,11 @@ end:
 #endif
 #ifdef REFUSES_GONE
   :: d_step { acts(G1) && given[G1] && !looked[G1] ->
-       looked[G1] = 1; inner_hold[G1] = (inner_hold[G1] && lives(G2)); printf("<1> looks at who has connected\n") }
+       looked[G1] = 1; inner_hold[G1] = (inner_hold[G1] && lives(G2));
+       printf("<1> looks at who has connected\n") }
   :: d_step { acts(D1) && given[D1] && !looked[D1] ->
-       looked[D1] = 1; inner_hold[D1] = (inner_hold[D1] && lives(G2)); printf("<0> looks at who has connected\n") }
+       looked[D1] = 1; inner_hold[D1] = (inner_hold[D1] && lives(G2));
+       printf("<0> looks at who has connected\n") }
 #endif
 
   /* the invariants */
