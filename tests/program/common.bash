@@ -77,7 +77,10 @@ waiting() { [ "$("$DLOCK" inspect "$2" --no-heading -o WAIT)" = "$1" ]; }
 # eventually COMMAND ARGUMENT...: repeats it until it succeeds, at most 20 s.
 eventually() {
   local end=$((SECONDS + 20))
-  until "$@"; do ((SECONDS < end)) || fail "not within 20 s: $*"; done
+  until "$@"; do
+    ((SECONDS < end)) || fail "not within 20 s: $*"
+    sleep 0.02
+  done
 }
 
 # In the background, as $pid: `run` with a job that sleeps; with one that ignores TERM; and

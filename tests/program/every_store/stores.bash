@@ -21,18 +21,18 @@ setup_file() { # one server for the suite
 teardown_file() { rm -f "$BATS_FILE_TMPDIR/url"; }
 
 # A backend that was never used: its own directory or prefix. $SHORT is the shortest ttl that `run`
-# accepts without ?short_ttl=yes; $PERIOD, in ms, is one in which a lease of 1 s is over.
+# accepts without ?short_ttl=yes.
 setup() {
   common_setup
   dir=$BATS_TEST_TMPDIR
-  export MARK_OF_TEST=$dir SHORT=2s PERIOD=1500
+  export MARK_OF_TEST=$dir SHORT=2s
   cd "$dir" || return
   local url
   [ "$STORE" = file ] || url=$(cat "$BATS_FILE_TMPDIR/url")
   case $STORE in
     redis | redlock) export DLOCK_BACKEND="$url/0?restart_grace=0&prefix=t$BATS_TEST_NUMBER:" ;;
     zookeeper) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" SHORT=4s ;;
-    etcd) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" PERIOD=4500 ;;
+    etcd) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" ;;
     mysql | postgresql) export DLOCK_BACKEND="$url?prefix=t$BATS_TEST_NUMBER:" ;;
   esac
 }
