@@ -48,7 +48,7 @@ status=0
 waiter=$!
 waiting="SELECT COUNT(*) FROM information_schema.processlist
   WHERE STATE='User lock' AND DB='$database'"
-until [ "$(sql -e "$waiting")" = 1 ]; do :; done
+until [ "$(sql -e "$waiting")" = 1 ]; do sleep 0.02; done
 [ ! -e "$work/ran" ] || fail 'ran beside the client'
 by_hand "SELECT RELEASE_LOCK('$name')"
 wait $waiter || fail 'the waiter did not get the lock'

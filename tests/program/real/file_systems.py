@@ -70,7 +70,7 @@ class FileSystems(parts.Case):
         held = self.hold()
         waiter = self.wait()
         with self.assertRaises(OSError), open(self.locks + "/filler", "wb", buffering=0) as file:
-            while True:
+            while True:  # no wait: until it is full
                 file.write(bytes(4096))
         self.refused("another", "No space left")
         self.handed_on(held, waiter)
