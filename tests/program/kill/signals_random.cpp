@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signals at random moments: no hang, no process left, and no status that is impossible at that
 // moment.
-#include <poll.h>
-#include <algorithm>
+#include <chrono>
 #include <csignal>
-#include <map>
+#include <thread>
 #include "signal_run.hpp"
 
 namespace dlock::test {
@@ -59,9 +58,7 @@ void fire(const Shot& shot, Tally& tally) {
   const bool from_start = shot.moment == Moment::waiting || shot.moment == Moment::starting;
   if (!from_start)
     tally.check(run.out().next(20) == "up", what + ": the command did not start" + run.complaint());
-  ::poll(nullptr, 0, int(shot.delay * 1000));
-  for (const double until = boot_now() + shot.delay - double(int(shot.delay * 1000)) / 1000;
-       boot_now() < until;) {}
+  std::this_thread::sleep_for(std::chrono::duration<double>(shot.delay));
   run.dlock().signal(shot.sig);
   const std::string end = run.end(20);
   run.events().rest(1);
