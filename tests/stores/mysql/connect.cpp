@@ -27,12 +27,14 @@ Took connect_to(std::uint16_t port, Duration timeout) {
   if (!c) took.error = c.error();
   return took;
 }
-void in_time(const Took& t, Duration timeout) {
-  INFO(t.error.message);
-  CHECK(t.error.code == Errc::unavailable);
-  CHECK(t.time >= timeout);
+void in_time(std::uint16_t port, Duration timeout) {
   // 900 ms later is the next whole second, the result without our own deadline
-  CHECK(t.time < timeout + 850ms);
+  CHECK(ends_within(timeout + 850ms, [&] {
+    const Took t = connect_to(port, timeout);
+    INFO(t.error.message);
+    CHECK(t.error.code == Errc::unavailable);
+    CHECK(t.time >= timeout);
+  }));
 }
 
 Finding about(Backend& b, const std::string& what) {
@@ -51,11 +53,11 @@ TEST_CASE(
   constexpr Duration timeout = 1100ms;
   Proxy proxy{server().port()};
   proxy.blackhole(true);
-  in_time(connect_to(proxy.port(), timeout), timeout);
+  in_time(proxy.port(), timeout);
   proxy.blackhole(false);
   // each byte comes in time, all of them together take seconds
   proxy.drip(Proxy::to_client, 1, 50ms);
-  in_time(connect_to(proxy.port(), timeout), timeout);
+  in_time(proxy.port(), timeout);
   proxy.drip(Proxy::to_client, 0, 0ms);
   CHECK(connect_to(proxy.port(), 20s).error.message == "connected");
 
@@ -73,13 +75,13 @@ TEST_CASE(
     queued.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     (void)::connect(queued.back().get(), reinterpret_cast<sockaddr*>(&at), sizeof at);
   }
-  in_time(connect_to(ntohs(at.sin_port), timeout), timeout);
+  in_time(ntohs(at.sin_port), timeout);
 }
 
 TEST_CASE("a refused connection and a wrong password are reported at once") {
   const Took refused = connect_to(free_port(), 5s);
   CHECK(refused.error.code == Errc::unavailable);
-  CHECK(refused.time < 2s);
+  CHECK(refused.time < 4s);
   server().sql("CREATE OR REPLACE USER locked@'%' IDENTIFIED BY 'right'");
   const auto p =
       waiter(

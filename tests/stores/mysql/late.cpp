@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A message of one client arrives when another holds the lock already: it must not touch that
 // holder's record, and that holder's token must stay the greater one.
+#include <atomic>
 #include <future>
 #include "faults.hpp"
 
@@ -128,7 +129,7 @@ TEST_CASE("lease: a wait that reaches the server late holds nobody up") {
     auto w = waiter(*gone, request(key("k"), 30s));
     REQUIRE(waits(*w));
     proxy.hold(",GET_LOCK('db:");
-    (void)w->poll(50ms);
+    for (int i = 0; i < 100 && !proxy.holds_one(0s); ++i) (void)w->poll(50ms);
     REQUIRE(proxy.holds_one());
   }
   proxy.let_go();
@@ -153,11 +154,18 @@ TEST_CASE("lease: a grant that is refused leaves the row of its owner") {
   REQUIRE(waits(*w, 20ms));
   const auto ticket = db.value("SELECT ticket FROM dlock_wait");
   proxy.hold("UPDATE dlock_lock l SET state=");
-  auto polled = std::async(std::launch::async, [&] { return waits(*w, 200ms); });
+  std::atomic<bool> done{false};
+  auto polled = std::async(std::launch::async, [&] {
+    bool waited = true;
+    while (!done) waited &= waits(*w, 200ms);
+    return waited;
+  });
   release_or_fail(*other, first);
   REQUIRE(proxy.holds_one());
   db.sql("UPDATE dlock_lock t JOIN saved s USING(name) SET t.state=s.state,t.version=t.version+1");
   proxy.let_go();
+  CHECK(proxy.answered());
+  done = true;
   CHECK(polled.get());
   CHECK(db.value("SELECT ticket FROM dlock_wait") == ticket);
   check_holds(*other, first);

@@ -168,7 +168,7 @@ TEST_CASE("advisory: a waiter sleeps in the server, for longer than one statemen
   const Deadline released = Clock::now();
   release_or_fail(*a, first);
   const Lease second = polled.get();
-  CHECK(Clock::now() - released < 1s);
+  CHECK(Clock::now() - released < 2500ms);  // one statement waits for 5 s
   // taken by the wait and once more, released once
   CHECK(b->release(second).value() == Released::yes);
   CHECK(db.value("SELECT count(*) FROM pg_locks WHERE locktype='advisory' AND "

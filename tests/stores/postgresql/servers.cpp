@@ -64,11 +64,11 @@ TEST_CASE(
   REQUIRE(::bind(silent.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
   REQUIRE(::listen(silent.get(), 8) == 0);
   name_service::answer("two.test", {"127.0.0.8", "127.0.0.1"});
-  const auto two =
-      open_postgres(fmt::format("postgresql://postgres@two.test:{}/{}", server().port(), db.name()),
-                    quick(5s, 5s));
-  const auto began = Clock::now();
-  CHECK(two->inspect(key("j")));
-  CHECK(Clock::now() - began < 2s);
+  CHECK(ends_within(2s, [&] {
+    const auto two = open_postgres(
+        fmt::format("postgresql://postgres@two.test:{}/{}", server().port(), db.name()),
+        quick(5s, 5s));
+    CHECK(two->inspect(key("j")));
+  }));
   name_service::answer("two.test", {});
 }

@@ -21,7 +21,7 @@ TEST_CASE("after a renewal over another session the release wakes again") {
   const Deadline released = Clock::now();
   release_or_fail(*a, lease);
   polled.get();
-  CHECK(Clock::now() - released < 1s);  // a lost wake-up shows after 5 s
+  CHECK(Clock::now() - released < 4s);  // a lost wake-up shows after 5 s
 }
 
 TEST_CASE("a waiter that leaves lets the next one in at once, also out of its sleep") {
@@ -39,7 +39,7 @@ TEST_CASE("a waiter that leaves lets the next one in at once, also out of its sl
   const Deadline released = Clock::now();
   release_or_fail(*a, lease);
   polled.get();
-  CHECK(Clock::now() - released < 1s);
+  CHECK(Clock::now() - released < 4s);
 }
 
 TEST_CASE("records that are damaged, or of a newer dlock, are refused and stay") {

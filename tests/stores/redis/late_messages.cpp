@@ -152,7 +152,7 @@ TEST_CASE(
   };
   const auto day = 24h;
   const Lease dated = acquire_or_fail(*backend, request(key("dated")));
-  CHECK(days("dated") == 90);
+  CHECK((days("dated") == 89 || days("dated") == 90));
   const Start start{1,
                     wall_micros() + std::chrono::duration_cast<Duration>(200 * day + 1min).count()};
   REQUIRE(backend->note_start(dated, {{}, start}) == Noted::yes);

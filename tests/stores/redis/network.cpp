@@ -112,16 +112,16 @@ TEST_CASE("a server that drips, is silent or away: a renewal ends at op_timeout,
     CAPTURE(fault.what);
     Proxied p;
     auto backend = open_redis(p.url(), quick());
-    const Lease lease = acquire_or_fail(*backend, request(key("k")));
-    REQUIRE(kept(backend->renew(lease, 10s)));
+    const Lease lease = acquire_or_fail(*backend, request(key("k"), 60s));
+    REQUIRE(kept(backend->renew(lease, 60s)));
     fault.begin(p.proxy);
-    const auto began = Clock::now();
-    const auto answer = backend->renew(lease, 10s);
-    CHECK(Clock::now() - began < 700ms);
-    REQUIRE_FALSE(answer);
-    CHECK(retryable(answer.error().code));
+    CHECK(ends_within(700ms, [&] {
+      const auto answer = backend->renew(lease, 60s);
+      REQUIRE_FALSE(answer);
+      CHECK(retryable(answer.error().code));
+    }));
     fault.end(p.proxy);
-    CHECK(kept(backend->renew(lease, 10s)));
+    CHECK(kept(backend->renew(lease, 60s)));
     CHECK(backend->release(lease) == Released::yes);
   }
 }
@@ -194,9 +194,8 @@ TEST_CASE("no server: refused, silent, unknown host") {
   CHECK(first_poll(p.url()).code == Errc::unavailable);
   p.proxy.refuse(false);
   p.proxy.blackhole(true);
-  const auto began = Clock::now();
-  CHECK(first_poll(p.url(), quick(500ms, 400ms)).code == Errc::unavailable);
-  CHECK(Clock::now() - began < 700ms);
+  CHECK(ends_within(
+      700ms, [&] { CHECK(first_poll(p.url(), quick(500ms, 400ms)).code == Errc::unavailable); }));
   CHECK(first_poll("redis://127.0.0.1:1").code == Errc::unavailable);
   const Error unknown = first_poll("redis://no-such-host.invalid");
   CHECK(unknown.code == Errc::unavailable);

@@ -74,20 +74,22 @@ TEST_CASE("lost replies: the owner id recognises the grant, the deadline is that
 TEST_CASE("a reading that arrives long after a wait starts no long lease") {
   Scene s(5s);
   const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
-  auto w = waiter(*s.late, request(key("k"), 3s));
+  auto w = waiter(*s.late, request(key("k"), 8s));
   REQUIRE(waits(*w, 20ms));
   auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
   ::usleep(300'000);
   s.proxy.stall(Proxy::to_client, true);  // the answer to the wait comes late
+  const Deadline held = Clock::now();
   release_or_fail(*s.other, first);
   const Deadline free_at = Clock::now();
-  ::usleep(1'500'000);
+  ::usleep(4'000'000);
   s.proxy.stall(Proxy::to_client, false);
   const Lease lease = polled.get();
   // no longer than the server's record, and that began when the key was read
-  CHECK(lease.deadline <= later(Clock::now(), recorded_rest_of_k(s.db) + 50ms));
-  CHECK(lease.deadline <= lease_end(free_at + 300ms, 3s));
-  CHECK(lease.deadline > lease_end(free_at - 150ms, 3s));  // nor does it count from before the wait
+  const Duration rest = recorded_rest_of_k(s.db);
+  CHECK(lease.deadline <= later(Clock::now(), rest));
+  CHECK(lease.deadline <= lease_end(free_at + 3s, 8s));
+  CHECK(lease.deadline >= lease_end(held - 150ms, 8s));  // nor does it count from before the wait
 }
 
 TEST_CASE("a stopped server grants nothing to clients that gave up meanwhile") {
