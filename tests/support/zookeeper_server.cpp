@@ -61,7 +61,7 @@ void ZookeeperServer::start() {
 }
 
 void ZookeeperServer::wait_ready() const {
-  for (const Deadline until = Clock::now() + 30s; Clock::now() < until; ::usleep(20000))
+  for (const Deadline until = Clock::now() + 60s; Clock::now() < until; ::usleep(20000))
     if (word("srvr").find("Mode:") != std::string::npos) return;
   throw std::runtime_error("ZooKeeper does not start");
 }
