@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include "run/unix_socket.hpp"
@@ -187,14 +189,18 @@ FailedCall OuterHolders::hand_over(pid_t dlock, const std::vector<Fd>& holds) {
 std::optional<FailedCall> OuterHolders::walk_up(pid_t dlock, const std::vector<int>& fds) {
   const std::uint64_t space = own_namespace("pid");
   Fd socket;
+  std::uint64_t child_start = std::numeric_limits<std::uint64_t>::max();
   for (pid_t pid = dlock; pid > 0;) {
     errno = 0;
     const auto process = process_stat(pid);
     if (!process && is_scarcity(errno)) return FailedCall{"open", errno};
     if (!process && ::kill(pid, 0) != 0 && errno == ESRCH) return std::nullopt;
     if (!process) return FailedCall{};  // a /proc that hides it
+    // another process has its pid by now
+    if (process->id.start > std::exchange(child_start, process->id.start)) return std::nullopt;
     const bool is_outer = pid != dlock;
-    pid = process->parent;
+    // process 1 adopts those that entered its container (docker exec), and may be a dlock
+    pid = process->parent == 0 && pid != 1 ? 1 : process->parent;
     if (!is_outer) continue;
     const int refused = retried([&] { return connect_to(process->id, space, socket); });
     if (is_scarcity(refused)) return FailedCall{"connect", refused};
