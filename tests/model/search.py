@@ -17,7 +17,6 @@ STAYS = "the inner lock stays held for no job"
 KILLED = "no member of the job, and killed"
 # What is defined, and what must be found.
 VARIANTS = {
-    "one fault": ("FAULTS=1", None),
     "two faults": ("FAULTS=2", None),
     "spares": ("SPARES", INNER_FREE),
     "spares, no Backstop": ("SPARES PATIENT", None),
