@@ -13,9 +13,18 @@
 #include "core/clock.hpp"
 #include "core/last_run.hpp"
 #include "core/number.hpp"
+#include "core/owner.hpp"
 #include "core/text.hpp"
 
 namespace dlock {
+
+// 60 random bits.
+inline std::uint64_t unique_number() {
+  std::uint64_t n = 0;
+  const Owner random = Owner::random();
+  for (std::size_t i = 0; i < 8; ++i) n = n << 8U | random.bytes[i];
+  return n >> 4U;
+}
 
 // What was read of a key, for a contender.
 struct SqlLeaseRow {

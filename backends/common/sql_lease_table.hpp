@@ -4,8 +4,10 @@
 // its lease_table.hpp.
 //
 // dlock_lock has a row per key: holders, newest token, version. Every change of it is one UPDATE
-// that names the version it was decided on; exclusion rests on that alone. dlock_wait has a row per
-// waiter; rows only join at the tail, so the waiters seen ahead of another can only become fewer.
+// that names the version it was decided on; exclusion rests on that alone. A version is random: one
+// that was counted would come again where the server has lost its last writes (a standby that was
+// promoted, a backup), for another grant. dlock_wait has a row per waiter; rows only join at the
+// tail, so the waiters seen ahead of another can only become fewer.
 #pragma once
 #include <fmt/format.h>
 #include <algorithm>
@@ -87,7 +89,8 @@ class SqlLeaseTable {
       if (std::holds_alternative<LockState::Granted>(out.answer)) {
         if (!held && row.old) continue;  // reads again
         row.holders.key = a.key;
-        out.known = {row.version, s.fence, row.holders.changed_to(s, &me, setup_.skew)};
+        out.known = {held ? row.version : unique_number(), s.fence,
+                     row.holders.changed_to(s, &me, setup_.skew)};
         if (held) return out;
         out.known.holders.granted[me] = row.now;
         TRY(done, grant(c, a, row, out.known, passed, until));
@@ -95,7 +98,6 @@ class SqlLeaseTable {
           TRY_VOID(back_off(++conflicts, until));
           continue;
         }
-        ++out.known.version;
         return out;
       }
       if (std::holds_alternative<LockState::Busy>(out.answer)) return out;
@@ -124,9 +126,9 @@ class SqlLeaseTable {
       if (!out.token) return out;
       out.mine = *s.holder(me, row.now);
       out.revoked = *out.token <= row.revoked;
-      out.known = {row.version, s.fence, row.holders.changed_to(s, &me, setup_.skew)};
-      TRY(done, swap(c, name, {.next = out.known, .run = run_of(row.holders, me, ended)}, until));
-      ++out.known.version;
+      out.known = {unique_number(), s.fence, row.holders.changed_to(s, &me, setup_.skew)};
+      const Change change{row.version, out.known, run_of(row.holders, me, ended)};
+      TRY(done, swap(c, name, change, until));
       if (done) return out;
       TRY_VOID(back_off(++conflicts, until));
     }
@@ -137,6 +139,7 @@ class SqlLeaseTable {
                        Deadline until, std::string_view ended = {}) {
     if (known) {
       Known next = *known;
+      next.version = unique_number();
       auto& list = next.holders.list;
       const auto mine =
           std::find_if(list.rbegin(), list.rend(), [&](const auto& h) { return h.owner == me; });
@@ -145,7 +148,7 @@ class SqlLeaseTable {
         const Micros end = mine->deadline;
         list.erase(std::next(mine).base());
         next.holders.granted.erase(me);
-        const Change change{.next = next, .run = run, .ended = &me, .before = end};
+        const Change change{known->version, next, run, &me, end};
         TRY(done, give_back(c, name, change, known->wake, until));
         if (done) return true;
         ++conflicts_;
@@ -156,9 +159,8 @@ class SqlLeaseTable {
       prolong(row, me);
       LockState s = row.state;
       if (!row.exists || !s.release(me, row.now)) return false;
-      const Known next{row.version, s.fence, row.holders.changed_to(s, &me, setup_.skew)};
-      TRY(done, swap(c, name, {.next = next, .run = run_of(row.holders, me, ended), .ended = &me},
-                     until));
+      const Known next{unique_number(), s.fence, row.holders.changed_to(s, &me, setup_.skew)};
+      TRY(done, swap(c, name, {row.version, next, run_of(row.holders, me, ended), &me}, until));
       if (done) return true;
       TRY_VOID(back_off(++conflicts, until));
     }
@@ -172,8 +174,8 @@ class SqlLeaseTable {
       s.expire(row.now);
       const std::size_t removed = row.exists ? s.force_release(token) : 0;
       if (removed == 0) return removed;
-      const Known next{row.version, s.fence, row.holders.changed_to(s, nullptr, setup_.skew)};
-      TRY(done, swap(c, name, {.next = next}, until));
+      const Known next{unique_number(), s.fence, row.holders.changed_to(s, nullptr, setup_.skew)};
+      TRY(done, swap(c, name, {row.version, next}, until));
       if (done) return removed;
       TRY_VOID(back_off(++conflicts, until));
     }
@@ -223,7 +225,8 @@ class SqlLeaseTable {
 
  protected:
   struct Change {
-    const Known& next;  // with the version that it was decided on
+    std::uint64_t version;  // that it was decided on
+    const Known& next;
     std::optional<EndedRun> run{};
     const Owner* ended = nullptr;  // whose grant it ends
     Micros before = never;         // on the server's clock: not later

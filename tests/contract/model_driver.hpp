@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 #include "core/lock_state.hpp"
@@ -55,6 +56,10 @@ class ModelStore {
   virtual bool check(FencingToken) = 0;
   // Its connection is gone, and the store has noticed. False: not possible in this store.
   virtual bool lose(const Owner&) { return false; }
+  // The server loses what it wrote since it was told to remember, and all its connections, as one
+  // that was restored, or a standby that was promoted. False: not possible in this store.
+  virtual bool remember() { return false; }
+  virtual void forget() {}
 
   // What is stored, formatted as by ModelRun::holder_text and waiter_text; without expired entries.
   struct Contents {
@@ -111,6 +116,7 @@ class ModelRun {
     if (rules_.invites) CHECK(wakeups_ > steps / 50);
     std::string tally;
     for (const auto& [what, n] : answers_) tally += fmt::format(" {}: {};", what, n);
+    if (answers_["remembered"] > 0) CHECK(answers_["forgotten"] > steps / 100);
     WARN(steps_ << " operations, " << wakeups_ << " wake-ups, seed " << seed << ":" << tally);
   }
 
@@ -123,6 +129,7 @@ class ModelRun {
     store_.clear(owners_);
     state_ = {};
     marked_ = 0;
+    remembered_.reset();
     now_ = 1'700'000'000'000'000 + static_cast<Micros>(pick(1'000'000));
     asks_.clear();
     kind_ = pick(4);  // all exclusive, readers, permits, all mixed
@@ -145,6 +152,7 @@ class ModelRun {
 
   void step() {
     if (rules_.sets_clock) tick();
+    if (pick(4) == 0) lose_writes();
     const LockState::Acquisition& ask = asks_[pick(static_cast<unsigned>(asks_.size()))];
     const Owner some =
         !state_.holders.empty() && pick(3)
@@ -300,6 +308,20 @@ class ModelRun {
     return true;
   }
 
+  // Every waiter loses its connection, and so its place.
+  void lose_writes() {
+    if (!remembered_) {
+      if (!store_.remember()) return;
+      remembered_ = {state_, marked_};
+      ++answers_["remembered"];
+      return;
+    }
+    store_.forget();
+    std::tie(state_, marked_) = *std::exchange(remembered_, std::nullopt);
+    state_.waiters.clear();
+    ++answers_["forgotten"];
+  }
+
   void compare() {
     LockState state = state_;
     state.expire(now_);
@@ -326,6 +348,7 @@ class ModelRun {
   LockState state_;
   bool first_grant_ = false;
   FencingToken marked_ = 0;  // holders up to this token were asked to stop
+  std::optional<std::tuple<LockState, FencingToken>> remembered_;
   std::set<Owner> expect_woken_;
   Micros now_ = 0;
   std::map<std::string, int> answers_;

@@ -112,6 +112,24 @@ class SqlModel : public ModelStore {
     return true;
   }
 
+  // The waiters' sessions end with the others, so their rows would count for nothing. What the
+  // clients know stays.
+  bool remember() override {
+    execute("DELETE FROM remembered");
+    execute("INSERT INTO remembered SELECT * FROM dlock_lock");
+    return true;
+  }
+  void forget() override {
+    execute("DELETE FROM dlock_wait");
+    execute("DELETE FROM dlock_lock");
+    execute("INSERT INTO dlock_lock SELECT * FROM remembered");
+    const auto row = seen();
+    for (auto& [owner, s] : sessions_) {
+      let_go(*s.connection);
+      s.fresh = !row.state.holder(owner, now_);  // who holds asks as after a lost reply
+    }
+  }
+
   Contents contents(Micros now, const std::vector<Owner>&) override {
     Contents c;
     const auto s = seen();
@@ -125,6 +143,7 @@ class SqlModel : public ModelStore {
   }
 
   void run(long steps) {
+    execute("CREATE TABLE remembered AS SELECT * FROM dlock_lock");
     const unsigned seed = Catch::rngSeed();
     ModelRun{*this, {.invites = false, .by_patience = false}, seed}.run(repeated(steps), seed);
   }
@@ -136,6 +155,7 @@ class SqlModel : public ModelStore {
   virtual void empty_tables() = 0;
   // Of this owner; the server has noticed when it returns.
   virtual void end(std::unique_ptr<Connection>, const Owner&) = 0;
+  virtual void execute(const std::string& sql) = 0;
   virtual std::string value(const std::string& sql) = 0;  // of the first row
 
  private:

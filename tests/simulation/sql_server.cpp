@@ -134,7 +134,8 @@ class Run {
   void make_row() {
     const std::string name = word();
     if (lock(name)) return;
-    server_.locks.push_back({name, now_, 0, word(), now_});
+    const std::int64_t version = count();
+    server_.locks.push_back({name, version, 0, word(), now_});
     reply_.affected = 1;
   }
   void take_free() {
@@ -142,33 +143,33 @@ class Run {
     state += word() + text(now_) + ' ' + text(now_) + ' ';
     state += text(now_ + count());
     state += word();
+    const std::int64_t version = count();
     const std::string wake = word();
     LockRow* const l = lock(word());
     const Micros until = count();
-    if (!l || l->version >= now_ || l->fence >= now_ || now_ >= until || l->state != word() ||
-        l->waiters)
-      return;
-    *l = {l->name, now_, now_, state, now_, false, wake};
+    if (!l || l->fence >= now_ || now_ >= until || l->state != word() || l->waiters) return;
+    *l = {l->name, version, now_, state, now_, false, wake};
     reply_.insert_id = static_cast<std::uint64_t>(now_);
     reply_.affected = 1;
   }
   void give_back() {
     const std::string state = word();
+    const std::int64_t next = count();
     LockRow* const l = lock(word());
     const std::int64_t version = count();
     const Micros until = count();
     if (!l || l->version != version || now_ >= until || (l->waiters ? 1 : 0) > count()) return;
-    *l = {l->name, l->version + 1, l->fence, state, now_, l->waiters, l->wake};
+    *l = {l->name, next, l->fence, state, now_, l->waiters, l->wake};
     reply_.affected = 1;
   }
   void swap() {
     const std::string state = word();
-    const std::int64_t fence = count();
-    const std::string me = values_.size() > 4 ? word() : "";
+    const std::int64_t next = count(), fence = count();
+    const std::string me = values_.size() > 5 ? word() : "";
     LockRow* const l = lock(word());
     if (!l || l->version != count()) return;
     reply_.affected = 1;
-    *l = {l->name, l->version + 1, fence, state, now_, l->waiters, l->wake};
+    *l = {l->name, next, fence, state, now_, l->waiters, l->wake};
     if (!me.empty()) {
       l->wake.clear();
       l->waiters = !waits(l->name, [&](const WaitRow& w) { return w.owner != me; }).empty();
@@ -334,8 +335,7 @@ std::vector<Run::Known> Run::known() {
       "(SELECT CONCAT(w.ticket,' ',w.mode,' ',w.owner,' ',w.permits) FROM dlock_wait w WHERE "
       "w.name=l.name AND w.ticket<COALESCE(" +
       mine + ",~0) AND w.owner<>{} AND {alive} ORDER BY w.ticket DESC LIMIT 1";
-  const std::string swap =
-      "UPDATE dlock_lock l SET state={},version=version+1,fence={},updated=NOW";
+  const std::string swap = "UPDATE dlock_lock l SET state={},version={},fence={},updated=NOW";
   const std::string join =
       "INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) VALUES({},{},{},{},";
   const std::string joined = ",NOW,{}) ON DUPLICATE KEY UPDATE live=VALUES(live)";
@@ -360,15 +360,15 @@ std::vector<Run::Known> Run::known() {
       {"SELECT {names}", &Run::select_name, false},
       {"SELECT NOW,GET_LOCK({},{})", &Run::listen, false},
 
-      {"INSERT IGNORE INTO dlock_lock(name,version,fence,state,updated) VALUES({},NOW,0,{},NOW)",
+      {"INSERT IGNORE INTO dlock_lock(name,version,fence,state,updated) VALUES({},{},0,{},NOW)",
        &Run::make_row},
-      {"UPDATE dlock_lock SET state=CONCAT({},NOW,{},NOW,' ',NOW,' ',NOW+{},{}),version=NOW,"
-       "fence=LAST_INSERT_ID(NOW),updated=NOW,wake={} WHERE name={} AND version<NOW AND fence<NOW "
-       "AND NOW<{} AND state={} AND waiters=0 AND layout=1 AND CAST(@@global.read_only AS CHAR) IN "
+      {"UPDATE dlock_lock SET state=CONCAT({},NOW,{},NOW,' ',NOW,' ',NOW+{},{}),version={},"
+       "fence=LAST_INSERT_ID(NOW),updated=NOW,wake={} WHERE name={} AND fence<NOW AND NOW<{} AND "
+       "state={} AND waiters=0 AND layout=1 AND CAST(@@global.read_only AS CHAR) IN "
        "('0','OFF')",
        &Run::take_free},
-      {"UPDATE dlock_lock SET state={},version=version+1,updated=NOW WHERE name={} AND version={} "
-       "AND NOW<{} AND waiters<={}",
+      {"UPDATE dlock_lock SET state={},version={},updated=NOW WHERE name={} AND version={} AND "
+       "NOW<{} AND waiters<={}",
        &Run::give_back},
       {swap + " WHERE name={} AND version={}", &Run::swap},
       {swap + ",wake='',waiters=EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name AND "

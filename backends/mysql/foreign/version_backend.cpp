@@ -33,11 +33,14 @@ Result<VersionBackend::Row> VersionBackend::read(Connection& c, const std::strin
   return row;
 }
 
-Result<bool> VersionBackend::write(Connection& c, const std::string& name, std::uint64_t version,
+// A server that has lost its last writes gives a version again, to another grant.
+Result<bool> VersionBackend::write(Connection& c, const std::string& name, const Row& decided_on,
                                    const std::string& set, Deadline until) {
   TRY(r, c.query("write the lock",
-                 fmt::format("UPDATE {} SET version=version+1,{} WHERE name={} AND version={}",
-                             table_, set, hex(name), version),
+                 fmt::format("UPDATE {} SET version=version+1,{} WHERE name={} AND version={} AND "
+                             "fence={} AND owner={}",
+                             table_, set, hex(name), decided_on.version, decided_on.fence,
+                             hex(decided_on.owner)),
                  until));
   return r.affected == 1;
 }
@@ -65,7 +68,7 @@ Result<RowBackend::Try> VersionBackend::try_over(Connection& c, const std::strin
     const FencingToken token =
         mine ? row.fence
              : std::max<FencingToken>(row.fence + 1, static_cast<FencingToken>(row.now));
-    TRY(written, write(c, name, row.version,
+    TRY(written, write(c, name, row,
                        fmt::format("fence={},owner='{}',granted={},until={},who={}", token,
                                    r.owner.hex(), row.now, row.now + r.ttl.count(),
                                    hex(r.identity.encode().substr(0, 4096))),
@@ -82,8 +85,7 @@ Result<std::optional<FencingToken>> VersionBackend::renew_over(Connection& c,
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
     TRY(row, read(c, name, until));
     if (row.owner != owner.hex() || row.until <= row.now) return std::nullopt;
-    TRY(written,
-        write(c, name, row.version, fmt::format("until={}", row.now + ttl.count()), until));
+    TRY(written, write(c, name, row, fmt::format("until={}", row.now + ttl.count()), until));
     if (written) return row.fence;
   }
   return fail(Errc::unavailable, "others change this lock all the time");
@@ -94,7 +96,7 @@ Result<bool> VersionBackend::release_over(Connection& c, const std::string& name
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
     TRY(row, read(c, name, until));
     if (row.owner != owner.hex() || row.until <= row.now) return false;
-    TRY(written, write(c, name, row.version, "owner='',until=0", until));
+    TRY(written, write(c, name, row, "owner='',until=0", until));
     if (written) return true;
   }
   return fail(Errc::unavailable, "others change this lock all the time");

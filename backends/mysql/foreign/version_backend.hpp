@@ -32,7 +32,7 @@ class VersionBackend final : public RowBackend {
     return std::string{before} + std::string{server_clock};
   }
   Result<Row> read(Connection&, const std::string& name, Deadline);
-  Result<bool> write(Connection&, const std::string& name, std::uint64_t version,
+  Result<bool> write(Connection&, const std::string& name, const Row& decided_on,
                      const std::string& set, Deadline);
 };
 

@@ -34,14 +34,12 @@ std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder&
 // A statement that names no version does not age by itself: one that is executed after we gave it
 // up, or waits for the row until then, would be a grant without owner. So it has a latest time, on
 // the server's clock, and leaves time for a wait for the row. Its token is that clock: a key whose
-// newest token is not below it (the clock was set back) is left to LockState. The version that it
-// writes is its token, the one number that its answer can return. No column is read after it was
-// assigned, so their order does not matter.
+// newest token is not below it (the clock was set back) is left to LockState. No column is read after
+// it was assigned, so their order does not matter.
 std::string take_in_sql(std::string_view clock) {
   return fmt::format(
-      "UPDATE dlock_lock SET state={0},version={1},fence=LAST_INSERT_ID({1}),updated={1},wake=? "
-      "WHERE name=? AND version<{1} AND fence<{1} AND {1}<? AND state=? AND waiters=0 AND layout=1 "
-      "AND {2}",
+      "UPDATE dlock_lock SET state={0},version=?,fence=LAST_INSERT_ID({1}),updated={1},wake=? "
+      "WHERE name=? AND fence<{1} AND {1}<? AND state=? AND waiters=0 AND layout=1 AND {2}",
       grant_in_sql(clock), clock, server_writes);
 }
 
@@ -57,8 +55,8 @@ std::string padded(FencingToken token) { return fmt::format("{:020}", token); }
 std::string give_in_sql(std::string_view clock, bool with_run) {
   const std::string run = with_run ? run_in_sql(clock, "?", "?", "?", "?", "?") + "," : "";
   return fmt::format(
-      "UPDATE dlock_lock SET {1}state=?,version=version+1,updated={0} WHERE name=? AND version=? "
-      "AND {0}<? AND waiters<=?",
+      "UPDATE dlock_lock SET {1}state=?,version=?,updated={0} WHERE name=? AND version=? AND {0}<? "
+      "AND waiters<=?",
       clock, run);
 }
 
@@ -87,14 +85,12 @@ Result<void> LeaseTable::keep_session(Connection& c, Duration ttl, Deadline unti
   return c.wait_timeout(std::max<Duration>(ttl + 15s, 120s), until);
 }
 
-// The first version is a time: the row of a key whose row was deleted must differ from one that was
-// read before.
 Result<void> LeaseTable::make_row(Connection& c, const Attempt& a, Deadline until) {
   TRY_VOID(c.query(
       "make the lock",
       fmt::format(
           "INSERT IGNORE INTO dlock_lock(name,version,fence,state,updated) VALUES({},{},0,{},{})",
-          hex(a.name), setup_.clock, hex(encode({a.key, {}, {}})), setup_.clock),
+          hex(a.name), unique_number(), hex(encode({a.key, {}, {}})), setup_.clock),
       until));
   return {};
 }
@@ -115,19 +111,20 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
     before = fmt::format("DO GET_LOCK('{}',0);", c.bell);
   }
   const std::string bell = setup_.wakes ? c.bell : "";
+  const std::uint64_t version = unique_number();
   TRY(r, all_of(c, "take the lock", before.empty() ? 1 : 2,
                 c.query("take the lock", take_,
-                        {values[0], values[1], values[2], values[3], Bytes{bell}, Bytes{a.name},
-                         *bound, Bytes{encode({a.key, {}, {}})}},
+                        {values[0], values[1], values[2], values[3], version, Bytes{bell},
+                         Bytes{a.name}, *bound, Bytes{encode({a.key, {}, {}})}},
                         before, "", until)));
   if (r.affected != 1) return std::nullopt;
   const auto now = static_cast<Micros>(r.insert_id);
   mine.token = r.insert_id;
   mine.since = now;
   mine.deadline = now + a.request.ttl;
-  Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = r.insert_id};
+  Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = version};
   std::get<LockState::Granted>(out.answer).token = r.insert_id;
-  out.known = {r.insert_id, r.insert_id, {a.key, decided.holders, {{a.request.owner, now}}}, bell};
+  out.known = {version, r.insert_id, {a.key, decided.holders, {{a.request.owner, now}}}, bell};
   return out;
 }
 
@@ -137,8 +134,8 @@ Result<Answer> LeaseTable::give(Connection& c, const std::string& name, const Ch
   if (const auto& run = change.run)
     values = {Bytes{padded(run->token)}, Bytes{padded(run->token) + ' '},
               Bytes{fmt::format(" {} ", run->ended)}, run->granted, Bytes{' ' + run->who}};
-  for (Value value : Values{Bytes{encode(change.next.holders)}, Bytes{name}, change.next.version,
-                            change.before, std::int64_t{quietly ? 0 : 255}})
+  for (Value value : Values{Bytes{encode(change.next.holders)}, change.next.version, Bytes{name},
+                            change.version, change.before, std::int64_t{quietly ? 0 : 255}})
     values.push_back(std::move(value));
   return all_of(
       c, "write the lock", behind.empty() ? 1 : 2,
@@ -169,12 +166,14 @@ Result<bool> LeaseTable::give_back(Connection& c, const std::string& name, const
   return r.affected == 1;
 }
 
-std::string LeaseTable::swap_in_sql(const std::string& name, const Known& next,
+std::string LeaseTable::swap_in_sql(const std::string& name, const Change& change,
                                     std::string_view also) const {
+  const Known& next = change.next;
   return fmt::format(
-      "UPDATE dlock_lock l SET state={},version=version+1,fence={},updated={}{} WHERE name={} AND "
+      "UPDATE dlock_lock l SET state={},version={},fence={},updated={}{} WHERE name={} AND "
       "version={}",
-      hex(encode(next.holders)), next.fence, setup_.clock, also, hex(name), next.version);
+      hex(encode(next.holders)), next.version, next.fence, setup_.clock, also, hex(name),
+      change.version);
 }
 
 Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Change& change,
@@ -184,7 +183,7 @@ Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Chan
     also = "," + run_in_sql(setup_.clock, hex(padded(run->token)), hex(padded(run->token) + ' '),
                             hex(fmt::format(" {} ", run->ended)), std::to_string(run->granted),
                             hex(' ' + run->who));
-  TRY(r, c.query("write the lock", swap_in_sql(name, change.next, also), until));
+  TRY(r, c.query("write the lock", swap_in_sql(name, change, also), until));
   return r.affected == 1;
 }
 
@@ -195,7 +194,7 @@ Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, 
                                bool passed, Deadline until) {
   const std::string me = a.request.owner.hex(), queueing = "dq:" + me;
   std::string sql = swap_in_sql(
-      a.name, next,
+      a.name, {row.version, next},
       fmt::format(",wake='',waiters=EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name AND "
                   "w.owner<>'{}')",
                   me));
@@ -229,9 +228,9 @@ Result<bool> LeaseTable::write_start(Connection& c, const std::string& name, std
   const std::string at = start ? std::to_string(start->at) : "NULL",
                     end = start ? std::to_string(start->until) : "NULL";
   TRY(r, c.query("note the start",
-                 fmt::format("UPDATE dlock_lock SET started={},started_until={},version=version+1 "
-                             "WHERE name={} AND version={}",
-                             at, end, hex(name), version),
+                 fmt::format("UPDATE dlock_lock SET started={},started_until={},version={} WHERE "
+                             "name={} AND version={}",
+                             at, end, unique_number(), hex(name), version),
                  until));
   return r.affected == 1;
 }

@@ -111,7 +111,7 @@ class LeaseTable final : public SqlLeaseTable<Connection, Answer> {
   Result<Read> completed(Connection&, Attempt&, const Answer&, Deadline sent, Deadline until);
   std::string read_in_sql(const Connection&, const Attempt&) const;
   std::string join_in_sql(const Connection&, const Attempt&) const;
-  std::string swap_in_sql(const std::string& name, const Known& next, std::string_view also) const;
+  std::string swap_in_sql(const std::string& name, const Change&, std::string_view also) const;
   std::vector<std::string> missing_names(const Connection&, const Attempt&) const;
   std::string alive(std::string_view row) const;  // an SQL condition
   Result<Answer> give(Connection&, const std::string& name, const Change&, bool quietly,

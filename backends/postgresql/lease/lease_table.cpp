@@ -9,12 +9,7 @@ namespace {
 
 // The bell of a session, below the numbers of tickets. Other programs use small numbers, and
 // hashes.
-std::uint64_t new_bell() {
-  const Owner random = Owner::random();
-  std::uint64_t n = 0;
-  for (std::size_t i = 0; i < 8; ++i) n = n << 8U | random.bytes[i];
-  return (1ULL << 61U) | (n >> 4U);
-}
+std::uint64_t new_bell() { return (1ULL << 61U) | unique_number(); }
 
 const Statement bell_statement{"dlock_bell", "SELECT pg_try_advisory_lock($1::bigint)"};
 const Statement unlock_statement{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
@@ -36,7 +31,7 @@ const Statement revoke_statement{
 const Statement start_statement{
     "",
     "UPDATE dlock_lock SET started=NULLIF($3,'')::bigint,started_until=NULLIF($4,'')::bigint,"
-    "version=version+1 WHERE name=$1 AND version=$2::bigint"};
+    "version=$5::bigint WHERE name=$1 AND version=$2::bigint"};
 
 // What ends a ticket and a bell in this order: a row was returned if it was ended.
 void note_ends(Connection& c, std::span<const Rows> answers) {
@@ -61,8 +56,8 @@ Call LeaseTable::change(const std::string& name, const Change& change) const {
     tail = fmt::format(" {} {} {}", run->ended, run->granted, run->who);
   }
   return {swap_,
-          {name, std::to_string(next.version), std::to_string(next.fence), encode(next.holders),
-           head, tail, std::to_string(change.before)}};
+          {name, std::to_string(change.version), std::to_string(next.fence), encode(next.holders),
+           head, tail, std::to_string(change.before), std::to_string(next.version)}};
 }
 
 // Behind the end of a hold its locks end: the tickets, and the bell if there is a waiter.
@@ -90,7 +85,7 @@ Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, 
     next.holders.list.back().ticket = setup_.wakes ? c.bell : 0;
   }
   const std::size_t at = calls.size();
-  const Call written = change(a.name, {.next = next});
+  const Call written = change(a.name, {row.version, next});
   calls.push_back({row.ticket ? leave_ : swap_, written.values});
   if (row.ticket) {
     calls.back().values.push_back(std::to_string(*row.ticket));
@@ -104,10 +99,11 @@ Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, 
   return !answers[at].rows.empty();
 }
 
-// The first version is a time: the row of a key whose row was deleted must differ from one that was
-// read before.
 Result<void> LeaseTable::make_row(Connection& c, const Attempt& a, Deadline until) {
-  TRY_VOID(c.query("make the lock", {make_row_, {a.name, encode(Holders{a.key, {}, {}})}}, until));
+  TRY_VOID(c.query(
+      "make the lock",
+      {make_row_, {a.name, encode(Holders{a.key, {}, {}}), std::to_string(unique_number())}},
+      until));
   return {};
 }
 
@@ -128,19 +124,19 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   const auto answer = decided.acquire(a.request, 0);
   LockState::Holder& mine = decided.holders.front();
   mine.ticket = setup_.wakes ? c.bell : 0;
+  const std::uint64_t version = unique_number();
   calls.push_back({take_,
                    {a.name,
                     fmt::format("{}{}\nH {} {} {} ", holders_magic, percent_encode(a.key),
                                 mine.owner.hex(), static_cast<char>(mine.mode), mine.ticket),
                     fmt::format(" {} ", mine.slot), std::to_string(a.request.ttl),
                     fmt::format(" {} {}\n", mine.delay, mine.meta.empty() ? "-" : mine.meta),
-                    encode({a.key, {}, {}}), std::to_string(bound)}});
+                    encode({a.key, {}, {}}), std::to_string(bound), std::to_string(version)}});
   TRY(answers, c.exchange("take the lock", calls, until));
   const Rows& r = answers.back();
   if (r.rows.empty()) return std::nullopt;
-  const auto version = r.number<std::uint64_t>(0);
-  const auto token = r.number<FencingToken>(1);
-  if (!version || !token) {
+  const auto token = r.number<FencingToken>(0);
+  if (!token) {
     c.distrust();
     return fail(malformed_reply("take the lock", c.at().text()));
   }
@@ -148,9 +144,9 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   mine.token = *token;
   mine.since = now;
   mine.deadline = now + a.request.ttl;
-  Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = *version};
+  Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = version};
   std::get<LockState::Granted>(out.answer).token = *token;
-  out.known = {*version, *token, {a.key, decided.holders, {{a.request.owner, now}}}, ""};
+  out.known = {version, *token, {a.key, decided.holders, {{a.request.owner, now}}}, ""};
   return out;
 }
 
@@ -195,7 +191,7 @@ Result<bool> LeaseTable::write_start(Connection& c, const std::string& name, std
   TRY(r, c.query("note the start",
                  {start_statement,
                   {name, std::to_string(version), start ? std::to_string(start->at) : "",
-                   start ? std::to_string(start->until) : ""}},
+                   start ? std::to_string(start->until) : "", std::to_string(unique_number())}},
                  until));
   return r.affected == 1;
 }

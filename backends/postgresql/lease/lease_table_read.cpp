@@ -35,16 +35,17 @@ std::string load_in_sql(std::string_view clock, std::string_view alive) {
 // No decision here depends on the clock: a free key is exactly what the last release wrote.
 std::string take_in_sql(std::string_view clock) {
   return fmt::format(
-      "UPDATE dlock_lock SET version=version+1,fence={0},updated={0},state=$2||{0}||$3||{0}||' "
+      "UPDATE dlock_lock SET version=$8::bigint,fence={0},updated={0},state=$2||{0}||$3||{0}||' "
       "'||{0}"
       "||' '||({0}+$4::bigint)||$5 WHERE name=$1 AND state=$6 AND fence<{0} AND {0}<$7::bigint AND "
-      "layout=1 AND NOT EXISTS(SELECT FROM dlock_wait w WHERE w.name=$1) RETURNING version,fence",
+      "layout=1 AND NOT EXISTS(SELECT FROM dlock_wait w WHERE w.name=$1) RETURNING fence",
       clock);
 }
 
 std::string swap_in_sql(std::string_view clock) {
   return fmt::format(
-      "UPDATE dlock_lock SET version=version+1,fence=$3::bigint,state=$4,updated={0},last_run=CASE "
+      "UPDATE dlock_lock SET "
+      "version=$8::bigint,fence=$3::bigint,state=$4,updated={0},last_run=CASE "
       "WHEN $5='' OR left(last_run,20) COLLATE \"C\">=$5 THEN last_run ELSE $5||' '||{0}||$6 END "
       "WHERE name=$1 AND version=$2::bigint AND {0}<$7::bigint RETURNING version",
       clock);
@@ -55,7 +56,7 @@ std::string leave_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "WITH u AS ({}), d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND EXISTS(SELECT FROM u) "
       "AND "
-      "(w.ticket=$8::bigint OR (w.ticket<$8::bigint AND ($9::bool OR NOT {})))) SELECT version "
+      "(w.ticket=$9::bigint OR (w.ticket<$9::bigint AND ($10::bool OR NOT {})))) SELECT version "
       "FROM u",
       swap_in_sql(clock), alive);
 }
@@ -70,7 +71,7 @@ LeaseTable::LeaseTable(Setup setup)
       swap_{"dlock_swap", swap_in_sql(setup.clock)},
       leave_{"dlock_leave", leave_in_sql(setup.clock, alive_)},
       make_row_{"", fmt::format("INSERT INTO dlock_lock(name,version,fence,state,updated) "
-                                "VALUES($1,{0},0,$2,{0}) ON CONFLICT DO NOTHING",
+                                "VALUES($1,$3::bigint,0,$2,{0}) ON CONFLICT DO NOTHING",
                                 setup.clock)},
       join_{"dlock_join",
             fmt::format("INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) VALUES($1,"

@@ -10,16 +10,19 @@ TEST_CASE("a decision based on an old version is not written") {
   Database db{server()};
   struct Kind {
     const char *recipe, *table, *grant, *statement;
+    const char* version = "t.version+1";  // of the grant that it does not know of
     Mode mode = Mode::exclusive;
   };
-  for (const auto& [recipe, table, grant, statement, mode] :
+  for (const auto& [recipe, table, grant, statement, version, mode] :
        // reads and writes at once
        {Kind{"lease", "dlock_lock", "t.state=s.state", "UPDATE dlock_lock SET state="},
         Kind{"lease", "dlock_lock", "t.state=s.state",
-             "UPDATE dlock_lock l SET state=", Mode::shared},
-        Kind{"version", "dlock_version", "t.owner=s.owner,t.until=s.until",
-             "UPDATE dlock_version"}}) {
-    CAPTURE(recipe, mode);
+             "UPDATE dlock_lock l SET state=", "t.version+1", Mode::shared},
+        Kind{"version", "dlock_version", "t.owner=s.owner,t.until=s.until", "UPDATE dlock_version"},
+        // a server that lost its last writes
+        Kind{"version", "dlock_version", "t.owner=s.owner,t.until=s.until", "UPDATE dlock_version",
+             "t.version"}}) {
+    CAPTURE(recipe, version, mode);
     const auto a = open_mysql(db.url(), {}, recipe), b = open_mysql(db.url(), {}, recipe);
     const Lease first = acquire_or_fail(*b, request(key("k"), 60s));
     db.sql(fmt::format("CREATE OR REPLACE TABLE saved_{0} AS SELECT * FROM {0}", table));
@@ -37,9 +40,8 @@ TEST_CASE("a decision based on an old version is not written") {
         statement);
     REQUIRE(one_waits_for_a_row(db));
     REQUIRE(db.value(writing) != "0");
-    db.sql(fmt::format(
-        "UPDATE {0} t JOIN saved_{0} s USING(name) SET {1},t.version=t.version+1; COMMIT", table,
-        grant));
+    db.sql(fmt::format("UPDATE {0} t JOIN saved_{0} s USING(name) SET {1},t.version={2}; COMMIT",
+                       table, grant, version));
     const auto p = polled.get();
     REQUIRE(p);
     CHECK(std::holds_alternative<Waiting>(*p));

@@ -46,6 +46,7 @@ class PostgresqlModel final : public test::SqlModel<Connection, LeaseTable> {
     while (value(fmt::format("SELECT count(*) FROM pg_locks WHERE pid={}", pid)) != "0")
       ::usleep(200);
   }
+  void execute(const std::string& sql) override { database_.sql(sql); }
   std::string value(const std::string& sql) override { return database_.value(sql); }
 
   test::PostgresDatabase database_;
