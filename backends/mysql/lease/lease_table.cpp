@@ -152,18 +152,21 @@ Result<bool> LeaseTable::give_back(Connection& c, const std::string& name, const
       return true;
     }
   }
-  // The release is written first, then it wakes.
+  // The release is written first, then it wakes. If the version has moved, the release that is
+  // still to come does.
   const std::string mine = hold_name(*change.ended);
   const std::string lock = belled ? c.bell : has_name(c, mine) ? mine : "";
   TRY(r, give(c, name, change, false,
-              lock.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", lock), until));
+              lock.empty() ? "" : fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", lock),
+              until));
+  if (r.affected == 0) return false;
   if (belled) {
     c.bell.clear();
     bell.clear();
   } else {
     std::erase(c.names, mine);
   }
-  return r.affected == 1;
+  return true;
 }
 
 std::string LeaseTable::swap_in_sql(const std::string& name, const Change& change,

@@ -92,6 +92,21 @@ TEST_CASE(
   CHECK(free_lock(db, bell) == "1");
 }
 
+TEST_CASE("1: a release that finds another version wakes when it is written, and not before") {
+  Database db{server()};
+  prepare(db);
+  Party h{db}, v{db};
+  REQUIRE(granted(h.request()));
+  const std::string bell = h.known.wake;
+  REQUIRE_FALSE(granted(v.request()));
+  db.sql("UPDATE dlock_lock SET version=version+1");  // as a note of a start does
+  CHECK(h.release());
+  CHECK(free_lock(db, bell) == "0");  // so no statement before that release has rung
+  must(h.table.end_locks(*h.connection, "k", h.owner, bell, true, soon()));
+  CHECK(free_lock(db, bell) == "1");
+  REQUIRE(granted(v.request()));
+}
+
 TEST_CASE(
     "2: released before a waiter marked the row: no wake-up, and its next read finds a free key") {
   Database db{server()};
