@@ -239,9 +239,9 @@ class SqlLeaseTable {
   // `join`: puts the owner into the queue before it, in the same exchange.
   virtual Result<Row> read(Connection&, Attempt&, bool join, Deadline until) = 0;
   virtual Result<void> make_row(Connection&, const Attempt&, Deadline until) = 0;
-  // The row of the grant's owner goes, too, and with `passed` all those before it.
-  virtual Result<bool> grant(Connection&, const Attempt&, const Row&, Known& next, bool passed,
-                             Deadline until) = 0;
+  // The row of the grant's owner goes, too, and those up to ticket `passed`.
+  virtual Result<bool> grant(Connection&, const Attempt&, const Row&, Known& next,
+                             std::uint64_t passed, Deadline until) = 0;
   virtual Result<bool> swap(Connection&, const std::string& name, const Change&,
                             Deadline until) = 0;
   // Of the known row, and wakes the next one.
@@ -252,7 +252,8 @@ class SqlLeaseTable {
   virtual Result<bool> write_start(Connection&, const std::string& name, std::uint64_t version,
                                    const std::optional<Start>&, Deadline until) = 0;
   virtual Result<Rows> all_ahead(Connection&, const Attempt&, const Row&, Deadline until) = 0;
-  // Of those that live their number, and when the last one came; nothing: nobody is passed here.
+  // Of those ahead that live: their number, when the last one came, and its ticket; nothing: nobody
+  // is passed here.
   virtual Result<std::optional<Rows>> count_ahead(Connection&, const Attempt&, const Row&,
                                                   Deadline until) = 0;
   // Whose end tells that a waiter or a holder is gone.
@@ -335,36 +336,36 @@ class SqlLeaseTable {
   // A waiter whose process is stopped keeps its session. If there has been room long enough for all
   // waiters ahead to claim it, they lose their turn. Room means: none of them has to wait for a
   // holder, and neither do we; "no conflict for me" would let readers pass a writer. Until the next
-  // grant it only grows: it counts from when it was seen first, although holders renew. True: they
-  // were passed.
-  Result<bool> pass_the_frozen(Connection& c, Attempt& a, Row& row, Deadline until) {
+  // grant it only grows: it counts from when it was seen first, although holders renew. Who does not
+  // queue comes behind all that do. The ticket of the last one that was passed; 0: nobody was.
+  Result<std::uint64_t> pass_the_frozen(Connection& c, Attempt& a, Row& row, Deadline until) {
     const auto& waiters = row.state.waiters;
     const bool any_ahead = std::any_of(waiters.begin(), waiters.end(),
                                        [&](const auto& w) { return w.owner != a.request.owner; });
-    const auto fits = [&](const LockState::Waiter& w) {
+    const auto fits = [&](const auto& one) {
       LockState s{.holders = row.state.holders};
       const LockState::Acquisition request{
-          .owner = w.owner, .mode = w.mode, .limit = w.limit, .wait = false};
+          .owner = one.owner, .mode = one.mode, .limit = one.limit, .wait = false};
       return std::holds_alternative<LockState::Granted>(s.acquire(request, row.now));
     };
     const auto before = std::exchange(a.room, std::nullopt);
-    if (!row.ticket || !any_ahead || !std::all_of(waiters.begin(), waiters.end(), fits))
-      return false;
+    if (!any_ahead || !fits(a.request) || !std::all_of(waiters.begin(), waiters.end(), fits))
+      return 0;
     Micros free_since = row.updated;
     for (const auto& h : row.state.holders)
       if (h.free_at() <= row.now) free_since = std::max(free_since, h.free_at());
     if (before && before->fence == row.state.fence)
       free_since = std::min(free_since, before->since);
     a.room = {row.state.fence, free_since};
-    if (row.now - free_since <= setup_.claim) return false;
+    if (row.now - free_since <= setup_.claim) return 0;
     TRY(r, count_ahead(c, a, row, until));
-    if (!r) return false;
+    if (!r) return 0;
     const auto count = parse_number<Micros>(r->text(0));
     // a head that has only just come was not slow
     free_since = std::max(free_since, parse_number<Micros>(r->text(1)).value_or(0));
-    if (!count || row.now - free_since <= *count * setup_.claim) return false;
+    if (!count || row.now - free_since <= *count * setup_.claim) return 0;
     std::erase_if(row.state.waiters, [&](const auto& w) { return w.owner != a.request.owner; });
-    return true;
+    return parse_number<std::uint64_t>(r->text(2)).value_or(0);
   }
 };
 

@@ -125,3 +125,22 @@ CONTRACT_CASE("a grant outlives its Waiter") {
   CHECK(kept(backend->renew(g.lease, 60s)));
   CHECK(backend->release(g.lease).value() == Released::yes);
 }
+
+CONTRACT_CASE("a waiter that is stopped keeps nobody out for good who does not wait") {
+  need(subject().traits->fifo, "an order");
+  const auto backend = store.open({}), slow = store.open({}), other = store.open({});
+  const Granted g = take(*backend, request("k"));
+  Request r = request("k");
+  r.ttl = ending_ttl();
+  auto stopped = in_queue(*slow, r);
+  backend->release(g.lease).value();
+  const auto granted = [&] {
+    auto w = other->enqueue(impatient(request("k"))).value();
+    return std::holds_alternative<Granted>(step(*w, 0s));
+  };
+  for (int tries = 0; !granted(); ++tries) {
+    REQUIRE(tries < 300);
+    pass(1s);
+    ::usleep(100'000);
+  }
+}

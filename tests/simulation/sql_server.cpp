@@ -272,14 +272,14 @@ class Run {
       return w.ticket == ticket || (w.ticket < ticket && !alive(w));
     });
   }
+  // And those that were passed.
   void leave_if_granted() {
-    if (session_.row_count == 1) leave_and_sweep();
-  }
-  void leave_if_granted_and_pass() {
-    const std::string name = word();
-    const std::int64_t ticket = count();
     if (session_.row_count != 1) return;
-    erase_waits(name, [&](const WaitRow& w) { return w.ticket <= ticket; });
+    const std::string name = word();
+    const std::int64_t ticket = count(), passed = count();
+    erase_waits(name, [&](const WaitRow& w) {
+      return w.ticket == ticket || w.ticket <= passed || (w.ticket < ticket && !alive(w));
+    });
   }
   void list(const std::string& name, std::int64_t before, const std::string& me) {
     for (const WaitRow* const w : waits(name, [&](const WaitRow& one) {
@@ -292,12 +292,13 @@ class Run {
   void count_ahead() {
     const std::string name = word();
     const std::int64_t before = count();
-    Cell newest;
+    Cell newest, last;
     Micros since = -1;
     const auto all = waits(name, [&](const WaitRow& w) { return w.ticket < before && alive(w); });
     for (const WaitRow* const w : all) since = std::max(since, w->since);
     if (!all.empty()) newest = text(since);
-    give({std::to_string(all.size()), newest});
+    if (!all.empty()) last = text(all.back()->ticket);
+    give({std::to_string(all.size()), newest, last});
   }
   // For people: a name of this session counts, too.
   void show_waiting() {
@@ -341,9 +342,6 @@ std::vector<Run::Known> Run::known() {
   const std::string joined = ",NOW,{}) ON DUPLICATE KEY UPDATE live=VALUES(live)";
   const std::string shown =
       "SELECT w.ticket,w.mode,w.owner,w.permits,w.who FROM dlock_wait w WHERE w.name={} AND ";
-  const std::string granted =
-      "DELETE w FROM dlock_wait w WHERE ROW_COUNT()=1 AND w.name={} AND (w.ticket={} OR "
-      "(w.ticket<{}";
   return {
       {"SET NAMES utf8mb4", &Run::done, false},
       {"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", &Run::done, false},
@@ -394,8 +392,9 @@ std::vector<Run::Known> Run::known() {
       {"DELETE w FROM dlock_wait w WHERE w.name={} AND (w.ticket={} OR (w.ticket<{} AND NOT "
        "{alive}))",
        &Run::leave_and_sweep},
-      {granted + " AND NOT {alive}))", &Run::leave_if_granted},
-      {granted + "))", &Run::leave_if_granted_and_pass},
+      {"DELETE w FROM dlock_wait w WHERE ROW_COUNT()=1 AND w.name={} AND (w.ticket={} OR "
+       "w.ticket<={} OR (w.ticket<{} AND NOT {alive}))",
+       &Run::leave_if_granted},
       {"SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name={} AND w.ticket<{} "
        "AND w.owner<>{} AND {alive} ORDER BY w.ticket",
        &Run::all_ahead},
@@ -406,7 +405,8 @@ std::vector<Run::Known> Run::known() {
                "w.live>NOW) ORDER BY w.ticket",
        &Run::show_waiting},
       {shown + "w.live>NOW ORDER BY w.ticket", &Run::show_waiting},
-      {"SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND w.ticket<{} AND {alive}",
+      {"SELECT COUNT(*),MAX(w.since),MAX(w.ticket) FROM dlock_wait w WHERE w.name={} AND "
+       "w.ticket<{} AND {alive}",
        &Run::count_ahead},
       {"SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON m.name=w.name AND m.owner={} WHERE "
        "w.name={} AND w.ticket<m.ticket AND {alive}",

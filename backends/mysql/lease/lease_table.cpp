@@ -194,18 +194,18 @@ Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Chan
 // waiters. Behind it, and only if it was made: its row goes, those of the dead before it, and those
 // that were passed; then the name by which the next one that may run beside it moves up.
 Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, Known& next,
-                               bool passed, Deadline until) {
+                               std::uint64_t passed, Deadline until) {
   const std::string me = a.request.owner.hex(), queueing = "dq:" + me;
   std::string sql = swap_in_sql(
       a.name, {row.version, next},
       fmt::format(",wake='',waiters=EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name AND "
                   "w.owner<>'{}')",
                   me));
-  if (row.ticket)
+  if (row.ticket || passed != 0)
     sql += fmt::format(
         ";DELETE w FROM dlock_wait w WHERE ROW_COUNT()=1 AND w.name={0} AND (w.ticket={1} OR "
-        "(w.ticket<{1}{2}))",
-        hex(a.name), *row.ticket, passed ? "" : " AND NOT " + alive("w"));
+        "w.ticket<={2} OR (w.ticket<{1} AND NOT {3}))",
+        hex(a.name), row.ticket.value_or(0), passed, alive("w"));
   if (row.ticket && has_name(c, queueing))
     sql += fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", queueing);
   const auto r = c.query("write the lock", sql, until);

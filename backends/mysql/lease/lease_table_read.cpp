@@ -209,9 +209,9 @@ Result<std::optional<Answer>> LeaseTable::count_ahead(Connection& c, const Attem
                                                       const Row& row, Deadline until) {
   if (!setup_.wakes) return std::nullopt;
   TRY(r, c.query("read the queue",
-                 fmt::format("SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND "
-                             "w.ticket<{} AND {}",
-                             hex(a.name), *row.ticket, alive("w")),
+                 fmt::format("SELECT COUNT(*),MAX(w.since),MAX(w.ticket) FROM dlock_wait w WHERE "
+                             "w.name={} AND w.ticket<{} AND {}",
+                             hex(a.name), row.ticket.value_or(INT64_MAX), alive("w")),
                  until));
   return std::move(r);
 }

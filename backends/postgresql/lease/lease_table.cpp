@@ -77,7 +77,7 @@ Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Chan
 
 // An exclusive grant keeps its ticket, if it has one. Others have the session's bell.
 Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, Known& next,
-                               bool passed, Deadline until) {
+                               std::uint64_t passed, Deadline until) {
   const bool keeps_ticket = row.ticket && a.request.mode == Mode::exclusive;
   std::vector<Call> calls;
   if (!keeps_ticket) {
@@ -86,11 +86,11 @@ Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, 
   }
   const std::size_t at = calls.size();
   const Call written = change(a.name, {row.version, next});
-  calls.push_back({row.ticket ? leave_ : swap_, written.values});
-  if (row.ticket) {
-    calls.back().values.push_back(std::to_string(*row.ticket));
-    calls.back().values.emplace_back(passed ? "t" : "f");
-  }
+  const bool leaves = row.ticket || passed != 0;
+  calls.push_back({leaves ? leave_ : swap_, written.values});
+  if (leaves)
+    for (const std::uint64_t ticket : {row.ticket.value_or(0), passed})
+      calls.back().values.push_back(std::to_string(ticket));
   if (setup_.wakes && !keeps_ticket)
     for (const std::uint64_t ticket : c.locks)
       calls.push_back({end_wait, {a.name, std::to_string(ticket)}});

@@ -71,7 +71,7 @@ class LeaseTable final : public SqlLeaseTable<Connection, Rows> {
   Result<std::optional<Answered>> take_free(Connection&, const Attempt&, Deadline until) override;
   Result<Row> read(Connection&, Attempt&, bool join, Deadline until) override;
   Result<void> make_row(Connection&, const Attempt&, Deadline until) override;
-  Result<bool> grant(Connection&, const Attempt&, const Row&, Known& next, bool passed,
+  Result<bool> grant(Connection&, const Attempt&, const Row&, Known& next, std::uint64_t passed,
                      Deadline until) override;
   Result<bool> swap(Connection&, const std::string& name, const Change&, Deadline until) override;
   Result<bool> give_back(Connection& c, const std::string& name, const Change& change, std::string&,

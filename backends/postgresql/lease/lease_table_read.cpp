@@ -56,7 +56,8 @@ std::string leave_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "WITH u AS ({}), d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND EXISTS(SELECT FROM u) "
       "AND "
-      "(w.ticket=$9::bigint OR (w.ticket<$9::bigint AND ($10::bool OR NOT {})))) SELECT version "
+      "(w.ticket=$9::bigint OR w.ticket<=$10::bigint OR (w.ticket<$9::bigint AND NOT {}))) SELECT "
+      "version "
       "FROM u",
       swap_in_sql(clock), alive);
 }
@@ -87,10 +88,12 @@ LeaseTable::LeaseTable(Setup setup)
                              "w.name=$1 AND w.ticket<$2::bigint AND w.owner<>$3 AND {} ORDER BY "
                              "w.ticket",
                              alive_)},
-      passed_{"dlock_passed",
-              fmt::format("SELECT count(*),max(w.since) FROM dlock_wait w WHERE w.name=$1 AND "
-                          "w.ticket<$2::bigint AND {}",
-                          alive_)},
+      passed_{
+          "dlock_passed",
+          fmt::format(
+              "SELECT count(*),max(w.since),max(w.ticket) FROM dlock_wait w WHERE w.name=$1 AND "
+              "w.ticket<$2::bigint AND {}",
+              alive_)},
       ahead_{"dlock_ahead",
              fmt::format("SELECT count(*) FROM dlock_wait w JOIN dlock_wait m ON m.name=w.name AND "
                          "m.owner=$2 WHERE w.name=$1 AND w.ticket<m.ticket AND {}",
@@ -183,7 +186,8 @@ Result<Rows> LeaseTable::all_ahead(Connection& c, const Attempt& a, const Row& r
 
 Result<std::optional<Rows>> LeaseTable::count_ahead(Connection& c, const Attempt& a, const Row& row,
                                                     Deadline until) {
-  TRY(r, c.query("read the queue", {passed_, {a.name, std::to_string(*row.ticket)}}, until));
+  TRY(r, c.query("read the queue",
+                 {passed_, {a.name, std::to_string(row.ticket.value_or(INT64_MAX))}}, until));
   return std::move(r);
 }
 

@@ -160,3 +160,30 @@ TEST_CASE("the time of those ahead begins anew with each grant") {
   s.renew(c);
   CHECK(s.granted(third));
 }
+
+TEST_CASE("who does not queue passes stopped waiters as the next one in the queue does") {
+  Scene s;
+  const auto impatient = [&] {
+    auto c = s.contender(Mode::exclusive);
+    c.attempt.request.wait = false;
+    return c;
+  };
+  auto holder = s.contender(Mode::exclusive), stopped = s.contender(Mode::exclusive),
+       other = s.contender(Mode::shared);
+  REQUIRE(s.granted(holder));
+  for (auto* w : {&stopped, &other}) REQUIRE(s.waits(*w));
+  s.release(holder);
+  for (const Micros d : {29 * second / 10, 3 * second}) {  // 3 s for each of them
+    s.now += d;
+    auto early = impatient();
+    CHECK_FALSE(s.granted(early));
+  }
+  s.now += 2 * second / 10;
+  auto first = impatient(), next = impatient();
+  REQUIRE(s.granted(first));
+  CHECK(s.rows() == "0");
+  CHECK_FALSE(s.granted(next));
+  s.release(first);
+  CHECK(s.granted(next));  // they cost their time once
+  CHECK(s.waits(stopped));
+}
