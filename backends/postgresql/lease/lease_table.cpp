@@ -24,8 +24,9 @@ const Statement end_hold{
     "l.name=$1 AND strpos(l.state,$3)>0)"};
 const Statement end_wait{
     "dlock_end_wait",
-    "SELECT pg_advisory_unlock($2::bigint) WHERE NOT EXISTS(SELECT FROM dlock_wait w WHERE "
-    "w.name=$1 AND w.ticket=$2::bigint)"};
+    fmt::format("SELECT pg_advisory_unlock($2::bigint) WHERE NOT EXISTS(SELECT FROM dlock_wait w "
+                "WHERE w.name=$1 AND w.ticket={})",
+                turned("w", "$2::bigint"))};
 const Statement revoke_statement{
     "", "UPDATE dlock_lock SET revoked=$3::bigint WHERE name=$1 AND version=$2::bigint"};
 const Statement start_statement{

@@ -6,7 +6,9 @@
 // can be seen, released behind the UPDATE that ends it, in the same exchange; or the session is
 // over, which proves the contender dead. It wakes and tells who lives; a free one never means a
 // free lock. A waiter waits for the ticket of the contender ahead of it, and reads the key behind
-// that wait in the same exchange.
+// that wait in the same exchange. The lock's number is that of the row with the table's in it:
+// advisory locks are those of the database, and the table of another schema counts from the same
+// number. Outside of the statements a ticket is the lock's number.
 //   * An exclusive waiter keeps its ticket as holder. Of other waiters the next one may run beside
 //     them, so their grant releases the ticket and is known by the session's bell instead.
 //   * A holder that took a free key, without waiting, has the bell, too: an advisory lock that its
@@ -102,6 +104,10 @@ class LeaseTable final : public SqlLeaseTable<Connection, Rows> {
   const Statement load_, take_, swap_, leave_, make_row_, join_, listen_, all_ahead_, passed_,
       ahead_, waiters_, say_alive_, cancel_;
 };
+
+// An SQL expression: turns the number of a row of dlock_wait into that of its lock, and back. The
+// upper bits stay, which no bell has.
+std::string turned(std::string_view row, std::string_view number);
 
 using LeaseBackend = SqlLeaseBackend<Client, LeaseTable>;
 

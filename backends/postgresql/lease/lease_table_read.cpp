@@ -6,14 +6,21 @@
 #include "postgresql/lease/lease_table.hpp"
 
 namespace dlock::postgresql {
+
+std::string turned(std::string_view row, std::string_view number) {
+  return fmt::format("((({}.tableoid::bigint&268435455)<<32)#{})", row, number);
+}
+
 namespace {
+
+std::string lock_of_row(std::string_view row) { return turned(row, fmt::format("{}.ticket", row)); }
 
 // A waiter lives while its session has its ticket, or for its announced time. To ask takes no lock
 // of one that lives, and of a dead one only until the end of this statement.
 std::string alive(std::string_view clock) {
   return fmt::format(
-      "(CASE WHEN w.live=0 THEN NOT pg_try_advisory_xact_lock_shared(w.ticket) ELSE w.live>{} END)",
-      clock);
+      "(CASE WHEN w.live=0 THEN NOT pg_try_advisory_xact_lock_shared({}) ELSE w.live>{} END)",
+      lock_of_row("w"), clock);
 }
 
 // $1 name, $2 owner, or '' for nobody's reading; $3 the ticket that the session has; $4 whether it
@@ -22,14 +29,14 @@ std::string alive(std::string_view clock) {
 std::string load_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "SELECT l.version,l.fence,l.state,{0},l.updated,l.started,l.started_until,l.layout,l.revoked,"
-      "l.last_run,m.ticket,CASE WHEN $4::bool AND m.ticket<>$3::bigint THEN "
-      "pg_try_advisory_lock(m.ticket) END,CASE WHEN $2<>'' THEN (SELECT "
-      "concat_ws(' ',w.ticket,w.mode,w.owner,w.permits) FROM dlock_wait w WHERE w.name=l.name AND "
+      "l.last_run,{2},CASE WHEN $4::bool AND {2}<>$3::bigint THEN pg_try_advisory_lock({2}) END,"
+      "CASE WHEN $2<>'' THEN (SELECT concat_ws(' ',{3},w.mode,w.owner,w.permits) FROM dlock_wait w "
+      "WHERE w.name=l.name AND "
       "w.ticket<COALESCE(m.ticket,9223372036854775807) AND w.owner<>$2 AND {1} ORDER BY w.ticket "
       "DESC LIMIT 1) END FROM dlock_lock l LEFT JOIN dlock_wait m ON m.name=$1 AND m.owner=$2 "
       "WHERE "
       "l.name=$1",
-      clock, alive);
+      clock, alive, lock_of_row("m"), lock_of_row("w"));
 }
 
 // No decision here depends on the clock: a free key is exactly what the last release wrote.
@@ -51,15 +58,15 @@ std::string swap_in_sql(std::string_view clock) {
       clock);
 }
 
-// The row of the grant goes, those of the dead before it, and those that were passed.
+// The row of the grant goes, those of the dead before it, and those that were passed: up to the row
+// with number $10.
 std::string leave_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
-      "WITH u AS ({}), d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND EXISTS(SELECT FROM u) "
+      "WITH u AS ({0}), d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND EXISTS(SELECT FROM u) "
       "AND "
-      "(w.ticket=$9::bigint OR w.ticket<=$10::bigint OR (w.ticket<$9::bigint AND NOT {}))) SELECT "
-      "version "
-      "FROM u",
-      swap_in_sql(clock), alive);
+      "(w.ticket={1} OR w.ticket<=$10::bigint OR (w.ticket<{1} AND NOT {2}))) SELECT version FROM "
+      "u",
+      swap_in_sql(clock), turned("w", "$9::bigint"), alive);
 }
 
 }  // namespace
@@ -75,25 +82,23 @@ LeaseTable::LeaseTable(Setup setup)
                                 "VALUES($1,$3::bigint,0,$2,{0}) ON CONFLICT DO NOTHING",
                                 setup.clock)},
       join_{"dlock_join",
-            fmt::format("INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) VALUES($1,"
-                        "$2,$3,$4::bigint,CASE WHEN $5::bool THEN 0 ELSE {0}+$6::bigint END,{0},$7)"
-                        " ON CONFLICT (name,owner) DO UPDATE SET live=excluded.live RETURNING "
-                        "ticket,CASE WHEN $5::bool THEN pg_try_advisory_lock(ticket) END",
-                        setup.clock)},
+            fmt::format(
+                "INSERT INTO dlock_wait AS w(name,owner,mode,permits,live,since,who) VALUES($1,"
+                "$2,$3,$4::bigint,CASE WHEN $5::bool THEN 0 ELSE {0}+$6::bigint END,{0},$7)"
+                " ON CONFLICT (name,owner) DO UPDATE SET live=excluded.live RETURNING "
+                "{1},CASE WHEN $5::bool THEN pg_try_advisory_lock({1}) END",
+                setup.clock, lock_of_row("w"))},
       listen_{"dlock_listen", fmt::format("SELECT {},set_config('lock_timeout',$2,true),"
                                           "pg_advisory_xact_lock_shared($1::bigint)",
                                           setup.clock)},
       all_ahead_{"dlock_all_ahead",
-                 fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE "
-                             "w.name=$1 AND w.ticket<$2::bigint AND w.owner<>$3 AND {} ORDER BY "
-                             "w.ticket",
-                             alive_)},
-      passed_{
-          "dlock_passed",
-          fmt::format(
-              "SELECT count(*),max(w.since),max(w.ticket) FROM dlock_wait w WHERE w.name=$1 AND "
-              "w.ticket<$2::bigint AND {}",
-              alive_)},
+                 fmt::format("SELECT {},w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name=$1 "
+                             "AND w.ticket<{} AND w.owner<>$3 AND {} ORDER BY w.ticket",
+                             lock_of_row("w"), turned("w", "$2::bigint"), alive_)},
+      passed_{"dlock_passed",
+              fmt::format("SELECT count(*),max(w.since),max(w.ticket) FROM dlock_wait w WHERE "
+                          "w.name=$1 AND w.ticket<{} AND {}",
+                          turned("w", "$2::bigint"), alive_)},
       ahead_{"dlock_ahead",
              fmt::format("SELECT count(*) FROM dlock_wait w JOIN dlock_wait m ON m.name=w.name AND "
                          "m.owner=$2 WHERE w.name=$1 AND w.ticket<m.ticket AND {}",
@@ -104,12 +109,13 @@ LeaseTable::LeaseTable(Setup setup)
       say_alive_{"", fmt::format("UPDATE dlock_wait SET live={}+$3::bigint WHERE name=$1 AND "
                                  "owner=$2",
                                  setup.clock)},
-      cancel_{
-          "",
-          "WITH d AS (DELETE FROM dlock_wait WHERE name=$1 AND owner=$2 RETURNING ticket) SELECT "
-          "pg_terminate_backend(l.pid) FROM d JOIN pg_locks l ON l.locktype='advisory' AND "
-          "l.pid=$3::int AND l.granted AND l.objsubid=1 AND "
-          "((l.classid::bigint<<32)|l.objid::bigint)=d.ticket WHERE $3::int>0"} {}
+      cancel_{"",
+              fmt::format(
+                  "WITH d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND w.owner=$2 RETURNING {} "
+                  "AS ticket) SELECT pg_terminate_backend(l.pid) FROM d JOIN pg_locks l ON "
+                  "l.locktype='advisory' AND l.pid=$3::int AND l.granted AND l.objsubid=1 AND "
+                  "((l.classid::bigint<<32)|l.objid::bigint)=d.ticket WHERE $3::int>0",
+                  lock_of_row("w"))} {}
 
 Call LeaseTable::load(const std::string& name, const Owner* me, const Connection& c,
                       bool lock) const {

@@ -3,7 +3,10 @@
 #include <sys/wait.h>
 #include <csignal>
 #include <future>
+#include <optional>
+#include "core/text.hpp"
 #include "faults.hpp"
+#include "postgresql_schema/schema.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -107,4 +110,46 @@ TEST_CASE("without the right to make the tables: the SQL for who has it") {
   CHECK(p.error().code == Errc::cannot_create);
   CHECK(p.error().message.find("CREATE TABLE IF NOT EXISTS dlock_wait") != std::string::npos);
   db.sql("DROP ROLE " + role);
+}
+
+TEST_CASE("waiters of another schema's tables neither delay nor overtake") {
+  PostgresDatabase db{server()};
+  std::string urls[2];
+  for (const char* const schema : {"a", "b"}) {
+    const std::string role = fmt::format("{}_{}", schema, db.name());
+    db.sql(fmt::format("CREATE ROLE {} LOGIN", role));
+    db.sql(fmt::format("CREATE SCHEMA {} AUTHORIZATION {}", schema, role));
+    db.sql(fmt::format("ALTER ROLE {} SET search_path={}", role, schema));
+    // as an administrator does: dlock makes no tables beside those of another schema
+    db.sql(fmt::format("SET search_path={}", schema));
+    std::string_view rest = postgresql::schema::lease;
+    while (!rest.empty()) db.sql(next_part(rest, ';'));
+    db.sql(fmt::format("GRANT ALL ON ALL TABLES IN SCHEMA {} TO {}", schema, role));
+    urls[*schema - 'a'] =
+        fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name());
+  }
+  struct Crowd {
+    explicit Crowd(const std::string& url) {
+      for (auto& b : backends) b = open_postgres(url, calm());
+      held = acquire_or_fail(*backends[0], request(key("k"), 30s));
+      for (std::size_t i = 0; i < 2; ++i) {
+        waiters[i] = waiter(*backends[i + 1], request(key("k")));
+        REQUIRE(waits(*waiters[i], 50ms));
+      }
+    }
+    std::unique_ptr<Backend> backends[3];
+    std::unique_ptr<Waiter> waiters[2];
+    std::optional<Lease> held;
+  };
+  Crowd a{urls[0]}, b{urls[1]};
+  CHECK(db.value("SELECT count(*) FROM a.dlock_wait JOIN b.dlock_wait USING(ticket)") == "2");
+  auto last = std::async(std::launch::async, [&] { return granted_within(*b.waiters[1], 20s); });
+  release_or_fail(*b.backends[0], *b.held);
+  const Lease second = granted_within(*b.waiters[0], 20s);
+  CHECK(last.wait_for(300ms) == std::future_status::timeout);
+  const Deadline released = Clock::now();
+  release_or_fail(*b.backends[1], second);
+  last.get();
+  CHECK(Clock::now() - released < 2s);  // a lost wake-up shows after 5 s
+  CHECK(waits(*a.waiters[0], 50ms));
 }
