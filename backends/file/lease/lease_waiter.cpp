@@ -57,6 +57,7 @@ class LeaseWaiter final : public Waiter {
   Result<std::optional<LockState::Answer>> join(std::uint64_t& ticket);
   Result<LockState::Answer> decide();
   Result<bool> holder_is_gone();
+  bool turn_is_missed();
   Result<bool> watch(const std::vector<std::uint64_t>& wanted, bool holders);
   Result<std::optional<Lifeline>> lifeline_for(std::uint64_t ticket, bool& unknown_one);
   Granted granted(const LockState::Granted&, Deadline sent);
@@ -76,6 +77,7 @@ class LeaseWaiter final : public Waiter {
   Deadline wake_at_ = no_deadline;   // when time alone may make it our turn
   Deadline check_at_ = no_deadline;  // when to check for an unclaimed invitation
   unsigned checks_ = 0;
+  bool checks_all_ = false;  // each holder, not only the first
 };
 
 Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
@@ -253,16 +255,20 @@ Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket
   return LockState::Answer{LockState::Waiting{rank, s.free_at()}};
 }
 
-// Only the first waiter watches the holders, and it may be stopped. True: the first of them is
-// dead, and was removed.
+// Only the first waiter watches the holders, and it may be stopped. True: a holder is dead, and was
+// removed.
 Result<bool> LeaseWaiter::holder_is_gone() {
-  const auto& holders = key_.state().holders;
-  if (holders.empty() || holders.front().deadline != never) return false;
-  const std::uint64_t ticket = holders.front().ticket;
-  TRY(found, probe(key_.place(), ticket));
-  if (found.life != Probe::Life::dead) return false;
-  key_.strike(ticket);
-  return true;
+  for (const auto& h : key_.state().holders) {
+    if (h.deadline == never) {
+      TRY(found, probe(key_.place(), h.ticket));
+      if (found.life == Probe::Life::dead) {
+        key_.strike(h.ticket);
+        return true;
+      }
+    }
+    if (!checks_all_) break;
+  }
+  return false;
 }
 
 Result<LockState::Answer> LeaseWaiter::decide() {
@@ -365,6 +371,22 @@ bool LeaseWaiter::refresh() {
   return found && found->life == Probe::Life::dead;
 }
 
+// Without the lock: whether time has passed, or a holder has died, and no waiter has noticed, since
+// those in front are stopped.
+bool LeaseWaiter::turn_is_missed() {
+  const Micros now = boottime_us();
+  if (!life_.linked() || key_.file().needs_check(now)) return true;
+  const auto record = key_.file().peek(StateFile::Depth::holders);
+  if (!record || !*record) return false;
+  const LockState& s = (*record)->state;
+  return s.free_at() <= now ||
+         std::any_of(s.holders.begin(), s.holders.end(), [&](const LockState::Holder& h) {
+           const auto found =
+               h.deadline == never ? probe(key_.place(), h.ticket) : Probe{Probe::Life::missing};
+           return found && found->life == Probe::Life::dead;
+         });
+}
+
 Result<Progress> LeaseWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   const Duration safety{backend_.tuning_.safety};
@@ -384,13 +406,17 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
       // time alone may have made it our turn
     } else if (now >= check_at_) {
       check_at_ = later(now, safety);
-      // Now and then a full check, whatever the header says.
-      if (++checks_ % 8 && life_.linked() && !key_.file().needs_check(boottime_us())) continue;
+      // Now and then a full check, whatever the state says.
+      if (++checks_ % 8 && !turn_is_missed()) continue;
+      checks_all_ = true;
     } else {
       if (slice <= Duration::zero() || !refresh()) return last_;
     }
     auto next = attempt();
+    checks_all_ = false;
     if (!next || !queued_ || !std::holds_alternative<Waiting>(*next)) return next;
+    // Those in front that were invited may be stopped as well.
+    check_at_ = std::min(check_at_, at(key_.state().oldest_invitation_ends()));
     if (Clock::now() >= end) return next;
   }
 }
