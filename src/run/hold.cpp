@@ -13,24 +13,39 @@
 #include "run/run.hpp"
 #include "run/supervisor.hpp"
 #include "util/process_title.hpp"
+#include "util/terminal.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {
 
 using namespace std::chrono_literals;
 
-namespace {
-
-bool stdin_ended() {
-  char sink[4096];
-  const ssize_t n = ::read(STDIN_FILENO, sink, sizeof sink);
+// In the background (`acquire --hold &`) what is typed is for others. Whoever has the terminal may
+// leave it unread for a while, so poll(2) would return at once, again and again: hence the pause.
+// Nothing reports that we have come to the foreground, but poll(2) reports what is typed then.
+bool StdinEnd::has_come() {
+  if (paused_) {
+    pause_.drain();
+    paused_ = false;
+    return false;
+  }
+  ssize_t n = -1;
+  errno = EIO;
+  if (!in_the_background(STDIN_FILENO)) {
+    char sink[4096];
+    n = ::read(STDIN_FILENO, sink, sizeof sink);
+  }
+  // EIO of a terminal that is not ours any more is the end: it has hung up.
+  if (n < 0 && errno == EIO && ::tcgetpgrp(STDIN_FILENO) >= 0) {
+    paused_ = true;
+    pause_.arm(later(Clock::now(), 1s));
+    return false;
+  }
   return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-}  // namespace
-
 std::array<pollfd, 4> Hold::descriptors(const std::optional<Owner>& owner) const {
-  return {{{owner && until_stdin_ends ? STDIN_FILENO : -1, POLLIN, 0},
+  return {{owner && stdin_end ? stdin_end->watched() : pollfd{-1, 0, 0},
            {watch, POLLIN, 0},
            {owner ? -1 : caller_link, POLLIN, 0},
            {owner ? listener : -1, POLLIN, 0}}};
@@ -39,7 +54,7 @@ std::array<pollfd, 4> Hold::descriptors(const std::optional<Owner>& owner) const
 std::optional<Outcome> Hold::end_requested(const std::optional<Owner>& owner) {
   auto p = descriptors(owner);
   ::poll(p.data(), p.size(), 0);
-  if (p[0].revents != 0 && stdin_ended()) return Outcome{};
+  if (p[0].revents != 0 && stdin_end->has_come()) return Outcome{};
   if (p[1].revents != 0) return Outcome{false, status_ok, Outcome::How::caller_gone};
   if (p[2].revents != 0) return Outcome{false, status_ok, Outcome::How::error};
   if (p[3].revents == 0) return std::nullopt;
@@ -71,7 +86,7 @@ Outcome acquire(const Plan& given, const GrantSink& sink) {
   const Entry& entry = *new Entry;
   Hold& how =
       *new Hold{.pass_on = [&sink](const auto& leases) { return sink.print(sink.text(leases)); },
-                .until_stdin_ends = plan.stays};
+                .stdin_end = plan.stays ? std::make_optional<StdinEnd>() : std::nullopt};
   return supervise(plan, entry, *new Output(plan), how);
 }
 

@@ -2,6 +2,7 @@
 // A lock without a job: what becomes of the grant, and what ends the hold.
 #pragma once
 #include <poll.h>
+#include <unistd.h>
 #include <array>
 #include <functional>
 #include <optional>
@@ -10,12 +11,25 @@
 #include "run/event.hpp"
 #include "run/keeper_socket.hpp"
 #include "run/outcome.hpp"
+#include "run/timer.hpp"
 
 namespace dlock::run {
 
+// The end of standard input, which a user types or a pipe brings.
+class StdinEnd {
+ public:
+  // Readable: ask has_come().
+  pollfd watched() const noexcept { return {paused_ ? pause_.fd() : STDIN_FILENO, POLLIN, 0}; }
+  bool has_come();
+
+ private:
+  bool paused_ = false;  // another process group has the terminal, and does not read what is typed
+  Timer pause_;
+};
+
 struct Hold {
   std::function<bool(const std::vector<Lease>&)> pass_on;  // the grant; false: give it back
-  bool until_stdin_ends = false;                           // --hold
+  std::optional<StdinEnd> stdin_end{};                     // --hold
   int watch = -1;     // a pidfd; readable: the process has ended
   int listener = -1;  // of keeper_socket
   // readable before the grant: the process that waits for it has ended

@@ -11,6 +11,7 @@
 #include "cli/say.hpp"
 #include "core/text.hpp"
 #include "util/fd.hpp"
+#include "util/terminal.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::cli {
@@ -49,7 +50,8 @@ class Screen {
     ::raise(SIGSTOP);
     resume();
   }
-  bool keys() const noexcept { return keys_; }
+  // Whether keys are typed for us.
+  bool keys() const noexcept { return keys_ && !in_the_background(STDIN_FILENO); }
 
   // As much of it as fits; wrapped lines would scroll the first ones out.
   static std::string fitted(std::string_view text) {
