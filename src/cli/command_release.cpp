@@ -168,20 +168,20 @@ Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
   const auto view = opened.backend->inspect(key);
   if (unanswered(view)) return fail(view.error());
   const HolderView* deaf = nullptr;
+  std::string why;
   const std::vector<HolderView> holders = holders_in(view);
   for (const HolderView& h : holders) {
     if (h.vanished || h.ended()) continue;
-    if (listens(**view, h)) return {};
+    why = deaf_because(**view, h);
+    if (why.empty()) return {};
     deaf = &h;
   }
   if (!deaf) return {};
-  const bool rest = remains(**view, *deaf);
-  return fail(Errc::usage,
-              fmt::format("release: --revoke: nobody listens for {}: {}; use {}--force --token {}",
-                          printable(key.text()),
-                          rest ? "its job has ended (--min-hold)"
-                               : fmt::format("{} left it to the store (acquire)", deaf->who.text()),
-                          rest ? "" : "its --handle, or ", deaf->token));
+  const bool by_handle = deaf->who.kept_by == Identity::KeptBy::nobody && !remains(**view, *deaf);
+  return fail(
+      Errc::usage,
+      fmt::format("release: --revoke: nobody listens for {}: {}; use {}--force --token {}",
+                  printable(key.text()), why, by_handle ? "its --handle, or " : "", deaf->token));
 }
 
 Result<run::Outcome> not_held(const Options& o, std::string_view key,

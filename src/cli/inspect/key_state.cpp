@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
+#include "run/process.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -64,8 +65,14 @@ bool remains(const KeyView& k, const HolderView& h) noexcept {
   return k.last_run && k.last_run->token == h.token && !h.attached;
 }
 
-bool listens(const KeyView& k, const HolderView& h) noexcept {
-  return h.who.kept_by != Identity::KeptBy::nobody && !remains(k, h);
+std::string deaf_because(const KeyView& k, const HolderView& h) {
+  if (remains(k, h)) return "its job has ended (--min-hold)";
+  if (h.who.host.empty()) return "no dlock is recorded as its holder";
+  if (h.who.kept_by == Identity::KeptBy::nobody)
+    return fmt::format("{} left it to the store (acquire)", h.who.text());
+  if (run::find_process(h.who) == run::Presence::ended)
+    return fmt::format("the dlock of {} is no longer running", h.who.text());
+  return {};
 }
 
 std::size_t holding(const KeyView& k) noexcept {

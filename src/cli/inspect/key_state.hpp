@@ -22,8 +22,9 @@ std::string_view state_name(KeyState) noexcept;  // unknown: "?"
 bool has_stale_holder(const KeyView&) noexcept;  // vanished, or its lease has ended
 // What --min-hold left to the store: its job has ended, as the record of the last run says.
 bool remains(const KeyView&, const HolderView&) noexcept;
-// Whether a process reads a request to stop (release --revoke), as far as the record says.
-bool listens(const KeyView&, const HolderView&) noexcept;
+// Why no process reads a request to stop (release --revoke), as far as it can be seen here; empty:
+// its dlock does.
+std::string deaf_because(const KeyView&, const HolderView&);
 std::size_t holding(const KeyView&) noexcept;  // how many have not ended
 
 // "2 of 3 permits", with the limit that all contenders name, or "2 permits"; empty: none is held.

@@ -50,6 +50,15 @@ std::string lease(const HolderView& h) {
   return h.attached ? "lasts as long as its process" : "no end is known";
 }
 
+// What ends a lock whose dlock has ended.
+std::string after_its_dlock(const HolderView& h) {
+  if (h.who.kept_by == Identity::KeptBy::nobody)
+    return "the process that took it has ended, as with acquire";
+  if (!h.remaining) return "its dlock is no longer running; the lock ends with its job";
+  return fmt::format("its dlock is no longer running; the lease expires in {} by itself",
+                     format_duration(*h.remaining));
+}
+
 std::string request_time(const Identity& i) {
   if (i.since <= 0) return "?";
   const auto a = age(i);
@@ -70,9 +79,9 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
                run::utc(wall_micros() + h.remaining->count()), format_duration(*h.remaining));
   } else {
     sheet.line("", "lease {}", lease(h));
-    const bool by_lease = !h.attached && !h.vanished && h.remaining;
-    if (by_lease && run::find_process(h.who) == run::Presence::ended)
-      sheet.line("", "the process that took it has ended, as with acquire");
+    const bool in_force = !h.vanished && !h.ended();
+    if (in_force && run::find_process(h.who) == run::Presence::ended)
+      sheet.line("", "{}", after_its_dlock(h));
   }
   if (!h.who.reason.empty()) sheet.line("", "reason {}", printable(h.who.reason));
   if (!h.who.command.empty()) sheet.line("", "command {}", printable(h.who.command));
@@ -133,7 +142,9 @@ void add_next_starts(Sheet& sheet, const Starts& s) {
 void add_ways_to_end(Sheet& sheet, const KeyView& k, const OpenStore& opened) {
   const HolderView& h = k.holders.front();
   const std::string release = "dlock release" + opened.options + " --key " + sh_word(k.key);
-  const auto listening = [&](const HolderView& one) { return !one.vanished && listens(k, one); };
+  const auto listening = [&](const HolderView& one) {
+    return !one.vanished && deaf_because(k, one).empty();
+  };
   if (opened.store.traits->revokes && !h.revoked &&
       std::any_of(k.holders.begin(), k.holders.end(), listening))
     sheet.line("revoke", "{} --revoke --wait 1m{}", release,
