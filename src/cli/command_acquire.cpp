@@ -87,7 +87,8 @@ Result<run::Outcome> command_acquire(const Options& o) {
   const auto outcome =
       run::keep(plan, sink, {.watch = caller.get(), .max_hold = o.max_hold, .socket = keeper});
   if (have || outcome.by_signal || outcome.value != status_ok) return outcome;
-  say("acquire: the process that --watch-pid names has ended: the lock was not taken");
+  say(fmt::format("acquire: {} has ended: the lock was not taken",
+                  o.watch_pid ? "the process that --watch-pid names" : "the caller"));
   return ended(status_busy);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/taking.hpp"
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "core/key.hpp"
 #include "core/sequencer.hpp"
 #include "core/text.hpp"
+#include "run/environment.hpp"
 #include "run/process.hpp"
 #include "run/wrap/held_elsewhere.hpp"
 
@@ -116,6 +118,18 @@ std::string text_of(const Json& j, const char* name) {
   return at != j.end() && at->is_string() ? at->get<std::string>() : std::string();
 }
 
+// Also a lock directory that is named by two paths.
+bool is_same_place(const std::string& place, const Store& store) {
+  if (place == place_of(store)) return true;
+  const auto other = Url::parse(place);
+  struct stat one {
+  }, two{};
+  return other && other->scheme == "file" && store.url.scheme == "file" &&
+         other->item("prefix") == store.url.item("prefix") && other->path.starts_with('/') &&
+         ::stat(other->path.c_str(), &one) == 0 && ::stat(store.url.path.c_str(), &two) == 0 &&
+         one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
 void add(Inherited& to, const Json& grant, const Store& store) {
   const auto key = Key::parse(text_of(grant, "key"));
   const auto handle = Handle::parse(text_of(grant, "handle"));
@@ -127,7 +141,7 @@ void add(Inherited& to, const Json& grant, const Store& store) {
     return;
   to.texts.emplace_back(*key, grant.dump());
   const std::string place = text_of(grant, "place");
-  if (to.elsewhere.empty() && !place.empty() && place != place_of(store))
+  if (to.elsewhere.empty() && !place.empty() && !is_same_place(place, store))
     to.elsewhere = fmt::format(
         "the dlock around this one holds '{}' on {}, and this one asks {}: two backends know "
         "nothing of each other (-q hides this)",
@@ -155,6 +169,31 @@ Inherited find_inherited(const Store& store) {
 }
 
 }  // namespace
+
+// Whether the job can be told what is held. Tokens and numbers that are not known yet count with
+// their most digits.
+static Result<void> fits_into_environment(const run::Plan& p, const std::vector<Key>& keys) {
+  constexpr std::size_t longest = 128 * 1024;  // of a variable (execve(2))
+  constexpr pid_t largest_pid = 1 << 22;
+  if (p.more_keys.empty() && p.inherited_grants.empty()) return {};
+  std::vector<Lease> leases;
+  for (const Key& key : keys) {
+    leases.push_back({key, p.request.owner, p.request.mode});
+    leases.back().token = UINT64_MAX;
+    leases.back().slot = p.request.limit;
+  }
+  const std::string changes = run::job_environment(p, leases, largest_pid);
+  for (std::string_view rest = changes; !rest.empty();) {
+    const std::string_view variable = next_part(rest, '\0');
+    if (variable.size() < longest) continue;
+    return fail(Errc::usage,
+                fmt::format("run: --key: {} needs {} bytes for these keys and those of the runs "
+                            "around this one, and a variable has at most {}; use fewer or shorter "
+                            "keys, or --no-env",
+                            variable.substr(0, variable.find('=')), variable.size(), longest - 1));
+  }
+  return {};
+}
 
 run::Plan plan_job(const Options& o, Request request) {
   run::Plan p{.open = {}, .traits = {}, .request = std::move(request)};
@@ -212,6 +251,7 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store) {
     p.inherited_grants = inherited.texts;
     if (!inherited.elsewhere.empty() && !o.quiet && !o.explain)
       say_warning(fmt::format("run: {}", inherited.elsewhere));
+    TRY_VOID(fits_into_environment(p, keys));
   }
   p.open = [store, handle = std::move(handle),
             outer = std::move(outer)](const Settings& s) -> Result<std::unique_ptr<Backend>> {
