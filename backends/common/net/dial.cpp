@@ -14,8 +14,6 @@
 namespace dlock {
 namespace {
 
-// after which the next address is tried beside a silent one (RFC 8305)
-constexpr Duration stagger = std::chrono::milliseconds{250};
 constexpr Duration glance = std::chrono::milliseconds{10};
 
 void set(int fd, int level, int option, int value) noexcept {
@@ -79,7 +77,7 @@ Result<Fd> Dial::step(Deadline now) {
     if (more && (begun_.empty() || now >= next_at_)) {
       begin(addresses_[next_].get(), addresses_[next_].size, addresses_[next_].bytes.ss_family);
       ++next_;
-      next_at_ = later(now, stagger);
+      next_at_ = later(now, silence_before_next);
       continue;
     }
     if (!begun_.empty() && now < until_) {

@@ -12,6 +12,9 @@
 
 namespace dlock {
 
+// After which the next address, or server, is tried instead of a silent one (RFC 8305).
+inline constexpr Duration silence_before_next = std::chrono::milliseconds{250};
+
 // Connects without waiting, to all addresses of the host: to the next one when one has failed, or
 // has been silent for a moment; the first that answers is used. The name is looked up anew. The
 // socket is non-blocking, close-on-exec; TCP_NODELAY, keepalive, TCP_USER_TIMEOUT (`silence`).

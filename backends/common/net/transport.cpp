@@ -19,18 +19,28 @@ Result<bool> Transport::step_open(Deadline now) {
       // a silent one of several leaves time for the others
       const auto rest = static_cast<int>(dial_.untried());
       shaken_until_ = rest == 0 ? no_deadline : now + (until_ - now) / (rest + 1);
+      heard_until_ = rest == 0 ? no_deadline : later(now, silence_before_next);
     }
     auto done = tls_ ? step_tls(now) : Result<bool>{true};
     if (done && !*done) return false;
-    if (done) {
-      open_ = true;
-    } else {
-      dial_.refused(std::move(done.error()));
-      fd_.reset();
-      wire_.clear();
-    }
+    if (done) open_ = true;
+    else next_address(std::move(done.error()));
   }
   return true;
+}
+
+bool Transport::leave_silent(Deadline now) {
+  if (!open_ || received_ || now < heard_until_) return false;
+  next_address({Errc::unavailable, "no answer in time"});
+  return true;
+}
+
+void Transport::next_address(Error why) {
+  dial_.refused(std::move(why));
+  fd_.reset();
+  plain_.clear();
+  wire_.clear();
+  open_ = false;
 }
 
 Result<bool> Transport::step_tls(Deadline now) {
@@ -41,7 +51,7 @@ Result<bool> Transport::step_tls(Deadline now) {
   if (!done) return fail(done.error());
   if (!sent) return fail(sent.error());
   if (*done && wire_.empty()) return true;
-  if (now < shaken_until_) return false;
+  if (now < (received_ ? shaken_until_ : heard_until_)) return false;
   return fail(Errc::unavailable, "no TLS handshake in time");
 }
 
@@ -52,6 +62,7 @@ short Transport::poll_events() const noexcept {
 
 Deadline Transport::poll_until() const noexcept {
   if (!fd_) return dial_.patience();
+  if (!received_) return heard_until_;
   return open_ ? no_deadline : shaken_until_;
 }
 

@@ -23,10 +23,14 @@ class Transport {
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  // True: it is open. Call it until then. Where TLS fails the next address is tried.
+  // True: it is open. Call it until then. Where TLS fails, or is silent, the next address is tried.
   // Errc::unavailable: no server there. Errc::denied: TLS.
   Result<bool> step_open(Deadline now);
-  bool dialling() const noexcept { return !fd_; }  // not connected; TLS comes then
+  // The server accepted, has said nothing for a moment, and there is another address. True: call
+  // step_open() again for that one, and send anew what was sent.
+  bool leave_silent(Deadline now);
+  bool has_other() const noexcept { return dial_.untried() > 0; }  // when open
+  bool dialling() const noexcept { return !fd_; }                  // not connected; TLS comes then
 
   void add(std::string_view bytes) { plain_ += bytes; }  // into the buffer
   // Sends what the socket takes now; the rest goes with the next call. Errc::unavailable: the
@@ -48,13 +52,15 @@ class Transport {
   Result<void> encrypt();
   Result<bool> read_wire(std::string& to);  // false: nothing there now
   Error with_alert(Error);
+  void next_address(Error why);
 
   const Endpoint at_;
   const TlsContext* const context_;
   const Deadline until_;
   Dial dial_;
   Fd fd_;
-  Deadline shaken_until_{};  // the handshake, while there are other addresses
+  // while there are other addresses: the handshake, the first word of the server
+  Deadline shaken_until_{}, heard_until_{};
   bool open_ = false, received_ = false;
   std::string plain_;  // not yet encrypted or sent
   std::string wire_;   // bytes to send

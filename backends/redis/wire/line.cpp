@@ -72,7 +72,8 @@ void Line::push() {
 
 Deadline Line::poll_until() const noexcept {
   if (state_ == State::dialling) return std::min(until_, connection_->poll_until());
-  return awaited_.empty() ? no_deadline : awaited_.front().due;
+  const Deadline due = awaited_.empty() ? no_deadline : awaited_.front().due;
+  return state_ == State::greeting ? std::min(due, connection_->poll_until()) : due;
 }
 
 std::optional<Reply> Line::next(Deadline now) {
@@ -84,6 +85,10 @@ std::optional<Reply> Line::next(Deadline now) {
 }
 
 Result<std::optional<Reply>> Line::step(Deadline now) {
+  if (state_ == State::greeting && connection_->leave_silent(now)) {
+    awaited_.clear();
+    state_ = State::dialling;
+  }
   if (state_ == State::dialling) TRY_VOID(open(now));
   while (state_ != State::dialling) {
     TRY_VOID(connection_->push());

@@ -135,5 +135,31 @@ class Names(parts.Case):
 
         self.each(question)
 
+    def silent(self, port):
+        """An address where a server accepts, and never answers: it is stopped."""
+        listener = socket.create_server(("127.0.0.93", port))
+        self.addCleanup(listener.close)
+        return "127.0.0.93"
+
+    def test_first_address_is_silent(self):
+        """It takes connections, and says nothing: a short wait has time for the next one."""
+
+        def question(url, port):
+            silent, alive = self.silent(port), proxy.Proxy(port, at=("127.0.0.96", port))
+            self.hosts(silent, "127.0.0.96")
+            self.assertEqual(socket.getaddrinfo("db.example", port)[0][4][0], silent)
+            self.tell("run", "-b", url.replace("127.0.0.1", "db.example"), "--key", "k", "-w", "3s",
+                      "--", "true")
+            alive.end()
+
+        self.each(question)
+
+    def test_first_member_is_silent(self):
+        """Of several members of etcd, known by their addresses."""
+        url = self.stores.get("etcd") or parts.missing("etcd")
+        port = int(re.search(r"127\.0\.0\.1:(\d+)", url)[1])
+        self.tell("run", "-b", url.replace("127.0.0.1", f"{self.silent(port)}:{port},127.0.0.1"),
+                  "--key", "k", "-w", "3s", "--", "true")
+
 
 parts.main()
