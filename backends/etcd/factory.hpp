@@ -35,8 +35,8 @@ inline constexpr std::array<Traits, 2> recipes{{
      .detached = true,
      .lock_delay = true,
      .wakes = true,
-     .weakness = "exclusive only; the other programs trust keepalives, so they may go on when "
-                 "their lock has ended and dlock has it",
+     .weakness = "exclusive only; the other programs trust keepalives, so they may go on, "
+                 "or begin, when their lock has ended and dlock has it",
      .revokes = true},
 }};
 

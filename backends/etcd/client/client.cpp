@@ -62,30 +62,35 @@ void Client::leave() {
   at_ = (at_ + 1) % options_.endpoints.size();
 }
 
-Result<std::unique_ptr<Http>> Client::dial(Deadline until) {
+// A name may be that of several members, of which one is silent: another one each time round.
+std::unique_ptr<Http> Client::new_connection(Deadline until) {
+  return std::make_unique<Http>(options_.endpoints[at_], credentials_.tls(), options_.op_timeout,
+                                until, moves_ / options_.endpoints.size());
+}
+
+Result<std::unique_ptr<Http>> Client::dial(Deadline until, Deadline heard_by) {
   for (;;) {
     if (options_.tls && !credentials_.tls()) TRY_VOID(credentials_.load());
     const unsigned version = credentials_.version();
-    // a name may be that of several members, of which one is silent: another one each time round
-    auto http =
-        std::make_unique<Http>(options_.endpoints[at_], credentials_.tls(), options_.op_timeout,
-                               until, moves_ / options_.endpoints.size());
-    auto open = http->open(until);
-    if (open) return http;
-    if (open.error().code != Errc::denied || !credentials_.newer_than(version))
+    auto http = new_connection(until);
+    auto open = http->open(until, heard_by);
+    if (open && http->stays_open()) return http;
+    if (open) heard_by = until;  // it was heard, and then closed
+    else if (open.error().code != Errc::denied || !credentials_.newer_than(version))
       return fail(std::move(open.error()));
   }
 }
 
-// One endpoint after the other, each for its share of the time. One that TLS keeps out is passed
-// over like one that is down, which may come back; a wrong password is wrong everywhere.
+// One endpoint after the other. First each has a moment to say a word, so that a silent one leaves
+// time even for a short wait; then its share of the time. One that TLS keeps out is passed over
+// like one that is down, which may come back; a wrong password is wrong everywhere.
 Result<void> Client::connect(std::string_view what, Deadline until) {
-  const std::size_t all = options_.endpoints.size();
+  const std::size_t all = options_.endpoints.size(), most = all > 1 ? 2 * all : 1;
   Error last{Errc::unavailable, "no time was left to connect"};
   bool one_is_down = false;
-  for (std::size_t i = 0; !http_ && i < all && Clock::now() < until; ++i) {
-    const Deadline by = Clock::now() + (until - Clock::now()) / static_cast<int>(all - i);
-    auto made = dial(by);
+  for (std::size_t i = 0; !http_ && i < most && Clock::now() < until; ++i) {
+    const Deadline now = Clock::now(), by = now + (until - now) / static_cast<int>(all - i % all);
+    auto made = dial(by, i + all < most ? later(now, silence_before_next) : by);
     const bool open = made.has_value();
     Result<void> in = open ? login(**made, by) : fail(std::move(made.error()));
     if (in) {
@@ -254,39 +259,29 @@ Result<Json> Client::query(std::string_view what, std::string_view path, Json bo
   return std::move(reply.body);
 }
 
-Result<std::unique_ptr<Watch>> Client::watch(const std::string& key, const std::string& end,
-                                             std::int64_t from, bool puts, Deadline until) {
-  TRY_VOID(connect("watch", until));  // where the calls go, with its login
-  auto http = dial(until);
-  if (!http) {
-    leave();
-    return fail(std::move(http.error()));
-  }
+Watch Client::watch(const std::string& key, const std::string& end, std::int64_t from, bool puts) {
   Json request{{"key", base64(key)}, {"start_revision", std::to_string(from)}};
   if (!end.empty()) request["range_end"] = base64(end);
   if (!puts) request["filters"] = {"NOPUT"};
-  ++requests;
   const Json body{{"create_request", std::move(request)}};
-  const auto status = (*http)->start("/v3/watch", body.dump(), token_, until);
-  const auto line = status ? (*http)->next_line({until}) : std::optional<std::string>{};
-  if (line && *line) {
-    const WatchLine first = WatchLine::of(**line);
-    if (first.created && !first.over) return std::make_unique<Watch>(std::move(*http));
-    token_.clear();  // it may have ended, or be needed now
-    no_auth_ = false;
-    http_.reset();
-  } else {
-    leave();
-  }
-  return fail(no_answer("watch", options_.where));
+  const Deadline by = usual_deadline();
+  auto http = new_connection(by);
+  http->ask("POST /v3/watch", body.dump(), token_);
+  ++requests;
+  return {std::move(http), by, moves_};
 }
 
-WatchLine Watch::next(Wait wait) {
-  auto line = http_->next_line(wait);
-  WatchLine w;
-  w.over = !line;
-  if (line && *line) w = WatchLine::of(**line);
-  return w;
+WatchLine Watch::next() {
+  for (WatchLine w;;) {
+    while (const auto line = http_->next_line()) {
+      w = WatchLine::of(*line);
+      if (w.created) answer_by_ = no_deadline;
+      if (w.over || !w.events.empty()) return w;
+    }
+    const auto more = http_->complete() ? Result<bool>{false} : http_->step();
+    w.over = !more || http_->complete() || Clock::now() >= answer_by_;
+    if (w.over || !*more) return w;
+  }
 }
 
 }  // namespace dlock::etcd

@@ -35,16 +35,22 @@ struct NewLease {
   Deadline sent{};  // before its LeaseGrant left
 };
 
-// On a connection of its own.
+// On a connection of its own, and without waiting: it wakes, and nothing depends on it.
 class Watch {
  public:
-  explicit Watch(std::unique_ptr<Http> http) : http_(std::move(http)) {}
-  // What has arrived until then, or the first of it; no events and not `over`: nothing.
-  WatchLine next(Wait);
+  Watch(std::unique_ptr<Http> http, Deadline answer_by, unsigned moves)
+      : moves(moves), http_(std::move(http)), answer_by_(answer_by) {}
+  // What has arrived. No events and not `over`: nothing; call it again when events() happen on
+  // fd(), or at poll_until() at the latest.
+  WatchLine next();
   int fd() const noexcept { return http_->fd(); }
+  short events() const noexcept { return http_->events(); }
+  Deadline poll_until() const noexcept { return std::min(answer_by_, http_->poll_until()); }
+  unsigned moves;  // of the client, when it was made
 
  private:
   std::unique_ptr<Http> http_;
+  Deadline answer_by_;  // when it has to be confirmed
 };
 
 class Client {
@@ -69,9 +75,10 @@ class Client {
   Result<bool> keep_alive(std::int64_t lease, Deadline until);
   // What the leader says is left of it; nullopt: it has ended.
   Result<std::optional<Duration>> time_left(std::int64_t lease, Deadline until);
-  // `end`: of a range; empty: the key alone.
-  Result<std::unique_ptr<Watch>> watch(const std::string& key, const std::string& end,
-                                       std::int64_t from, bool puts, Deadline until);
+  // Begins at the member that the calls go to. `end`: of a range; empty: the key alone.
+  Watch watch(const std::string& key, const std::string& end, std::int64_t from, bool puts);
+  // False: what watches there is made anew.
+  bool is_current(const std::optional<Watch>& w) const noexcept { return w && w->moves == moves_; }
   // Any call that changes nothing, as it is answered.
   Result<Json> query(std::string_view what, std::string_view path, Json body, Deadline until);
 
@@ -80,8 +87,6 @@ class Client {
   std::int64_t store_now() const noexcept { return wall_micros() + clock_off_; }
   std::int64_t clock_off() const noexcept { return clock_off_; }
 
-  // How often it has left a member. What watches there is made anew.
-  unsigned moves() const noexcept { return moves_; }
   bool no_auth() const noexcept { return no_auth_; }
   // For the doctor: all calls go to this endpoint alone.
   Client only(std::size_t endpoint) const;
@@ -97,7 +102,8 @@ class Client {
                      bool repeatable = true, NewLease* fresh = nullptr);
   Result<Reply> judge(std::string_view what, HttpAnswer&&);
   Result<void> connect(std::string_view what, Deadline until);
-  Result<std::unique_ptr<Http>> dial(Deadline until);
+  Result<std::unique_ptr<Http>> dial(Deadline until, Deadline heard_by);
+  std::unique_ptr<Http> new_connection(Deadline until);
   Result<void> login(Http&, Deadline until);
   void leave();
 
@@ -105,7 +111,7 @@ class Client {
   Credentials credentials_{options_};
   std::unique_ptr<Http> http_;
   std::size_t at_ = 0;  // of the endpoints
-  unsigned moves_ = 0;
+  unsigned moves_ = 0;  // how often it has left a member
   std::string token_;
   bool no_auth_ = false;     // the cluster knows no users
   bool logged_out_ = false;  // it refused our token: log in and send the request again

@@ -87,71 +87,61 @@ std::optional<std::string> HttpReader::next_line() {
   return line;
 }
 
-Result<void> Http::open(Deadline until) {
-  for (;;) {
-    TRY(open, transport_.step_open(Clock::now()));
-    if (open) return {};
-    if (Clock::now() >= until)
-      return fail(Errc::unavailable,
-                  fmt::format("cannot connect to {}: no TLS handshake in time", host_));
-    (void)wait_for(transport_.poll_fd(), transport_.poll_events(),
-                   {std::min(until, transport_.poll_until())});
+// A peer that accepts may still be silent: where there is another one it has to say something.
+Result<void> Http::open(Deadline until, Deadline heard_by) {
+  for (bool asked = false;;) {
+    Result<bool> more = asked ? step() : transport_.step_open(Clock::now());
+    if (!more && more.error().code != Errc::denied) more.error().code = Errc::unavailable;
+    if (!more) return fail(std::move(more.error()));
+    if (asked && complete()) return {};
+    if (!asked && *more) {
+      if (transport_.received() || (heard_by >= until && !transport_.has_other())) return {};
+      ask("GET /version", "", "");
+      asked = true;
+      continue;
+    }
+    const Deadline by = transport_.received() ? until : std::min(until, heard_by);
+    if (Clock::now() >= by)
+      return fail(Errc::unavailable, fmt::format("cannot connect to {}: no {} in time", host_,
+                                                 asked ? "answer" : "TLS handshake"));
+    (void)wait_for(fd(), events(), {std::min(by, poll_until())});
   }
 }
 
-Result<void> Http::send(std::string_view bytes, Deadline until) {
-  transport_.add(bytes);
-  for (;;) {
-    if (auto sent = transport_.push(); !sent) return without_outcome(std::move(sent.error()));
-    if (!transport_.unsent()) return {};
-    if (!wait_for(transport_.poll_fd(), POLLOUT, {until}))
-      return fail(Errc::timed_out, "not all could be sent in time");
-  }
-}
-
-Result<bool> Http::read(Wait wait) {
-  for (std::string bytes;;) {
-    auto more = transport_.receive(bytes);
-    if (!more && more.error().code != Errc::denied && reader_->end()) return true;
-    if (!more) return without_outcome(std::move(more.error()));
-    if (*more && reader_->feed(bytes)) return true;
-    if (*more) return fail(Errc::protocol, "the answer is no HTTP");
-    if (!wait_for(transport_.poll_fd(), transport_.poll_events(), wait)) return false;
-  }
-}
-
-Result<void> Http::read_by(Deadline until) {
-  TRY(more, read({until}));
-  if (more) return {};
-  return fail(Errc::timed_out, "no answer in time");
-}
-
-Result<int> Http::start(std::string_view path, std::string_view body, std::string_view token,
-                        Deadline until) {
+void Http::ask(std::string_view what, std::string_view body, std::string_view token) {
   reader_.emplace();
   const std::string login = token.empty() ? "" : fmt::format("Authorization: {}\r\n", token);
-  TRY_VOID(send(fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/json\r\n"
-                            "Content-Length: {}\r\n\r\n{}",
-                            path, host_, login, body.size(), body),
-                until));
-  while (!reader_->has_head()) TRY_VOID(read_by(until));
-  return reader_->status();
+  request_ = fmt::format(
+      "{} HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/json\r\n"
+      "Content-Length: {}\r\n\r\n{}",
+      what, host_, login, body.size(), body);
+  sent_ = false;
+}
+
+Result<bool> Http::step() {
+  if (transport_.leave_silent(Clock::now())) sent_ = false;
+  TRY(open, transport_.step_open(Clock::now()));
+  if (!open) return false;
+  if (!std::exchange(sent_, true)) transport_.add(request_);
+  std::string bytes;
+  auto more = transport_.receive(bytes);
+  if (!more && more.error().code != Errc::denied && reader_->end()) return true;
+  if (!more) return without_outcome(std::move(more.error()));
+  if (*more && !reader_->feed(bytes)) return fail(Errc::protocol, "the answer is no HTTP");
+  return more;
 }
 
 Result<HttpAnswer> Http::post(std::string_view path, std::string_view body, std::string_view token,
                               Deadline until) {
-  TRY(status, start(path, body, token, until));
-  while (!reader_->complete()) TRY_VOID(read_by(until));
-  return HttpAnswer{status, reader_->date(), reader_->extract_body()};
-}
-
-Result<std::optional<std::string>> Http::next_line(Wait wait) {
-  for (;;) {
-    if (auto line = reader_->next_line()) return line;
-    if (reader_->complete()) return fail(Errc::unavailable, "the stream has ended");
-    TRY(more, read(wait));
-    if (!more) return std::optional<std::string>{};
+  ask(fmt::format("POST {}", path), body, token);
+  while (!complete()) {
+    TRY(more, step());
+    if (complete() || (more && Clock::now() < until)) continue;
+    if (Clock::now() >= until || !wait_for(fd(), events(), {until}))
+      return fail(Errc::timed_out,
+                  transport_.unsent() ? "not all could be sent in time" : "no answer in time");
   }
+  return HttpAnswer{reader_->status(), reader_->date(), reader_->extract_body()};
 }
 
 std::string http_library() {

@@ -52,31 +52,36 @@ struct HttpAnswer {
 // One connection, one request at a time. After an error it is useless.
 class Http {
  public:
-  // As of Transport.
   Http(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until,
        std::size_t first)
       : transport_(at, tls, silence, until, first), host_(at.text()) {}
 
-  // Before anything else. Errc::unavailable: nobody answers there. Errc::denied: TLS.
-  Result<void> open(Deadline until);
+  // Before post(). `heard_by`: a peer that has not said a word then is given up, because there is
+  // another one; `until`: none. Errc::unavailable: nobody answers there. Errc::denied: TLS.
+  Result<void> open(Deadline until, Deadline heard_by);
   // Errc::timed_out: the outcome is unknown. Errc::protocol: likewise; this is no HTTP.
   // Errc::denied: TLS; nothing was done.
   Result<HttpAnswer> post(std::string_view path, std::string_view body, std::string_view token,
                           Deadline until);
-  // The answer comes in lines. Its status.
-  Result<int> start(std::string_view path, std::string_view body, std::string_view token,
-                    Deadline until);
-  Result<std::optional<std::string>> next_line(Wait);  // nullopt: the wait is over
+
+  // The same without waiting: a request, "POST /path", which step() sends. It is sent again to the
+  // next address of the name, if the first one stays silent.
+  void ask(std::string_view what, std::string_view body, std::string_view token);
+  // Opens, sends and reads what is possible now; call it again when events() happen on fd(), or at
+  // poll_until() at the latest. True: more of the answer has come.
+  Result<bool> step();
+  std::optional<std::string> next_line() { return reader_->next_line(); }
+  bool complete() const noexcept { return reader_->complete(); }
   bool stays_open() const noexcept { return !reader_ || reader_->stays_open(); }
   int fd() const noexcept { return transport_.poll_fd(); }
+  short events() const noexcept { return transport_.poll_events(); }
+  Deadline poll_until() const noexcept { return transport_.poll_until(); }
 
  private:
-  Result<void> send(std::string_view bytes, Deadline until);
-  Result<bool> read(Wait);  // false: the wait is over
-  Result<void> read_by(Deadline until);
-
   Transport transport_;
   const std::string host_;
+  std::string request_;
+  bool sent_ = true;
   std::optional<HttpReader> reader_;
 };
 

@@ -2,6 +2,7 @@
 // A grant: renewal, detachment, release, and the watch on the own key.
 #include "etcd/queue/queue_backend.hpp"
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 #include <algorithm>
@@ -21,11 +22,19 @@ bool may_be_done(const Error& e) noexcept {
 
 Lost is_gone() { return {"etcd does not have it any more: it expired, or was removed"}; }
 
-void add_to(int epoll, int fd) {
+// The values of poll(2) are those of epoll(7).
+void add_to(int epoll, int fd, short events) {
   epoll_event e{};
-  e.events = EPOLLIN;
+  e.events = static_cast<std::uint32_t>(events);
   e.data.fd = fd;
-  ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e);
+  if (::epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &e) != 0) ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e);
+}
+
+void set_timer(int fd, Deadline at) {
+  const auto t = std::max<std::int64_t>(1, at.time_since_epoch().count());
+  itimerspec once{};  // no_deadline: never
+  if (at != no_deadline) once.it_value = {t / 1'000'000'000, t % 1'000'000'000};
+  ::timerfd_settime(fd, TFD_TIMER_ABSTIME, &once, nullptr);
 }
 
 }  // namespace
@@ -51,9 +60,8 @@ Result<std::unique_ptr<Waiter>> QueueBackend::enqueue(const Request& r) {
 QueueBackend::Held& QueueBackend::keep(const Lease& lease, Held h) {
   h.key = place(lease.key, lease.owner);
   h.timer = Fd{::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)};
-  const itimerspec once{{0, 0}, {1, 0}};
-  ::timerfd_settime(h.timer.get(), 0, &once, nullptr);
-  add_to(alarm_.get(), h.timer.get());
+  set_timer(h.timer.get(), later(Clock::now(), std::chrono::seconds{1}));
+  add_to(alarm_.get(), h.timer.get(), POLLIN);
   return held_[{lease.key.text(), lease.owner}] = std::move(h);
 }
 
@@ -68,7 +76,9 @@ Result<QueueBackend::Held*> QueueBackend::known(const Lease& lease, std::string_
   const auto token = static_cast<FencingToken>(kv.created);
   if (lease.token != 0 && token != lease.token) return nullptr;
   Record record = Record::parse(kv.value).value_or(Record{});
-  return &keep(lease, {.token = token, .lease = kv.lease, .record = std::move(record)});
+  return &keep(
+      lease,
+      {.token = token, .lease = kv.lease, .record = std::move(record), .seen = answer.revision});
 }
 
 // A key outlives its lease by the lock-delay.
@@ -137,8 +147,9 @@ Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
     }
     const auto record = Record::parse(mine.front().value);
     h->lease = mine.front().lease;
+    h->seen = moved.revision;
     if (h->lease != fresh.id) continue;
-    if (!h->timer && (!h->watch || h->moves != client_.moves())) watch_own(*h, until);
+    if (!client_.is_current(h->watch)) watch_own(*h);
     return Renewal{Kept{kept(lease, *h, fresh, ttl), record && record->revoked}};
   }
   return fail(no_answer("renew", where()));
@@ -203,28 +214,16 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
   operations.push_back(nested(transaction(std::move(newer), {}, {put(key, text)})));
 }
 
-void QueueBackend::watch_own(Held& h, Deadline until) {
-  const auto grant = created(h.key, revision(h));
-  const auto now = client_.txn("watch", transaction({grant}, {get(h.key)}, {}), until);
-  if (!now) return;
-  // from its last change on: one made before, too, is noticed
-  const std::int64_t from =
-      now->range(0).empty() ? revision(h) + 1 : now->range(0).front().modified;
-  auto watch = client_.watch(h.key, "", from, true, until);
-  if (!watch) return;
-  h.watch = std::move(*watch);
-  h.moves = client_.moves();
-  add_to(alarm_.get(), h.watch->fd());
+// What was changed since the last answer is noticed, too. Nothing waits here: a watch that is not
+// answered wakes nobody, and is made anew with the next renewal.
+void QueueBackend::watch_own(Held& h) {
+  h.watch.emplace(client_.watch(h.key, "", h.seen + 1, true));
+  receive(h);
 }
 
 void QueueBackend::receive(Held& h) {
-  std::uint64_t ticks = 0;
-  if (h.timer && ::read(h.timer.get(), &ticks, sizeof ticks) == sizeof ticks) {
-    h.timer.reset();
-    watch_own(h, client_.usual_deadline());
-  }
   while (h.watch) {
-    const WatchLine line = h.watch->next({Clock::now()});
+    const WatchLine line = h.watch->next();
     for (const WatchLine::Event& e : line.events) {
       const auto record = Record::parse(e.kv.value);
       if (!e.deleted && (!record || !record->revoked || h.record.revoked)) continue;
@@ -232,14 +231,24 @@ void QueueBackend::receive(Held& h) {
       h.alarm = true;
       ++wakeups_;
     }
-    if (line.over) h.watch.reset();  // made anew with the next renewal
-    if (line.events.empty()) break;
+    if (line.over) h.watch.reset();
+    else if (line.events.empty()) return await_watch(h);
   }
+}
+
+void QueueBackend::await_watch(const Held& h) {
+  add_to(alarm_.get(), h.watch->fd(), h.watch->events());
+  set_timer(h.timer.get(), h.watch->poll_until());
 }
 
 // All of them, because one descriptor tells of all.
 bool QueueBackend::alarmed(const Lease& lease) {
-  for (auto& [id, h] : held_) receive(h);
+  for (auto& [id, h] : held_) {
+    std::uint64_t ticks = 0;
+    const bool due = ::read(h.timer.get(), &ticks, sizeof ticks) == sizeof ticks;
+    if (h.watch) receive(h);
+    else if (due) watch_own(h);
+  }
   const auto own = held_.find({lease.key.text(), lease.owner});
   return own == held_.end() || std::exchange(own->second.alarm, false);
 }

@@ -53,12 +53,12 @@ class QueueBackend final : public Backend {
     FencingToken token = 0;
     std::int64_t lease = 0;  // that its key has; an unanswered renewal may have moved it on
     Record record;           // `granted` is known, whether or not the store has it
-    // Fires once, a second after the grant; the own key is watched from then on: for a job that is
-    // shorter that would be two requests of five.
+    std::int64_t seen = 0;   // the revision of the last answer about it
+    // The own key is watched from a second after the grant on: for a job that is shorter that would
+    // be one request of four. The timer says when to begin, and when to go on.
     Fd timer{};
-    std::unique_ptr<Watch> watch{};
+    std::optional<Watch> watch{};
     bool alarm = false;  // what it says was not told yet
-    unsigned moves = 0;  // of the client, when the watch was made
   };
   using HeldId = std::pair<std::string, Owner>;
 
@@ -77,8 +77,9 @@ class QueueBackend final : public Backend {
   Held& keep(const Lease&, Held);
   void let_go(const Lease& lease) { held_.erase({lease.key.text(), lease.owner}); }
   static std::int64_t revision(const Held& h) { return static_cast<std::int64_t>(h.token); }
-  void watch_own(Held&, Deadline until);
+  void watch_own(Held&);
   void receive(Held&);
+  void await_watch(const Held&);
   static Lease kept(const Lease&, const Held&, const NewLease& by, Duration ttl);
   // Errc::usage: a newer dlock wrote one of them.
   Result<Contenders> contenders_of(const KeyValues&, std::string_view prefix) const;

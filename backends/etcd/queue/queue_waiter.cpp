@@ -29,17 +29,12 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
       return Progress{Busy{std::move(holder)}};
     }
     if (Clock::now() >= end) return waiting();
-    TRY_VOID(watch(until));
-    const Wait wait{std::min(end, touch_), backend_.client_.options().interrupt_fd};
-    const WatchLine line = watch_->next(wait);
+    const bool woken = wait_for_watch({end, backend_.client_.options().interrupt_fd});
     until = backend_.client_.usual_deadline();  // the wait has a time of its own
     const bool touch = Clock::now() >= touch_;
-    if (line.over) watch_.reset();
-    if (!line.events.empty()) ++backend_.wakeups_;
-    if (line.events.empty() && !line.over && !touch) {
-      if (wait.interrupted()) return waiting();
-      continue;
-    }
+    if (!woken && !touch) return waiting();
+    if (woken) ++backend_.wakeups_;
+    read_again_ = true;  // if what follows fails
     if (touch) {
       TRY_VOID(backend_.client_.keep_alive(attached_, until));
       touch_ = later(Clock::now(), request_.ttl / 3);
@@ -47,7 +42,27 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     // what wakes us is most often our turn, for which a new lease may be needed
     const bool with_proof = !touch && !proven();
     TRY(done, read_queue(one_decides() ? Whom::newest : Whom::all, with_proof, until));
+    read_again_ = false;
     if (done) return std::move(*done);
+  }
+}
+
+// A watch that fails wakes nobody. Then the place is looked at, a second after the watch was made
+// at the earliest, and the look makes another one.
+bool QueueWaiter::wait_for_watch(const Wait& wait) {
+  for (;;) {
+    const WatchLine line = watch_ ? watch_->next() : WatchLine{};
+    if (!line.events.empty()) return true;
+    if (line.over) {
+      watch_.reset();
+      touch_ = std::min(touch_, later(watched_from_, std::chrono::seconds{1}));
+    }
+    const Deadline until = std::min(wait.until, touch_);
+    if (Clock::now() >= until || wait.interrupted()) return false;
+    if (watch_)
+      (void)wait_for(watch_->fd(), watch_->events(),
+                     {std::min(until, watch_->poll_until()), wait.interrupt_fd});
+    else (void)wait_for(-1, 0, {until, wait.interrupt_fd});
   }
 }
 
@@ -171,7 +186,10 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
     }
   }
   verdict_ = decide(before_, request_.mode, request_.limit);
-  if (verdict_.what != Verdict::What::run) return go_on();
+  if (verdict_.what != Verdict::What::run) {
+    if (request_.wait) watch();
+    return go_on();
+  }
   if (request_.mode == Mode::permit && !record_.slot) return claim(until);
   if (!proven()) return read_queue(whom, true, until);
   return std::optional{granted()};
@@ -205,23 +223,22 @@ Progress QueueWaiter::granted() {
   watch_.reset();
   const Lease ours{.key = request_.key, .owner = request_.owner};
   if (record_.granted == 0) record_.granted = backend_.client_.store_now();
-  const auto& h = backend_.keep(
-      ours, {.token = static_cast<FencingToken>(revision_), .lease = attached_, .record = record_});
+  const auto& h = backend_.keep(ours, {.token = static_cast<FencingToken>(revision_),
+                                       .lease = attached_,
+                                       .record = record_,
+                                       .seen = last_read_});
   return Granted{QueueBackend::kept(ours, h, lease_, request_.ttl), -1, backend_.alarm_.get()};
 }
 
-Result<void> QueueWaiter::watch(Deadline until) {
+void QueueWaiter::watch() {
   using What = Verdict::What;
   const bool room = verdict_.what == What::wait_room;
   const std::string& target = room ? prefix_ : verdict_.watch;
-  if (watch_ && watched_ == target && moves_ == backend_.client_.moves()) return {};
-  watch_.reset();
-  TRY(made, backend_.client_.watch(target, room ? end_of_prefix(prefix_) : "", last_read_ + 1,
-                                   verdict_.what == What::wait_turn, until));
-  watch_ = std::move(made);
+  if (backend_.client_.is_current(watch_) && watched_ == target) return;
+  watch_.emplace(backend_.client_.watch(target, room ? end_of_prefix(prefix_) : "", last_read_ + 1,
+                                        verdict_.what == What::wait_turn));
   watched_ = target;
-  moves_ = backend_.client_.moves();
-  return {};
+  watched_from_ = Clock::now();
 }
 
 // The key goes by its create revision; an enqueue that may still arrive by its lease.

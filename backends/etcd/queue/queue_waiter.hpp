@@ -42,7 +42,8 @@ class QueueWaiter final : public Waiter {
   Step read_queue(Whom, bool with_proof, Deadline until);
   Step judge(const TxnAnswer&, const KeyValues& before, Whom, Deadline until);
   Step claim(Deadline until);
-  Result<void> watch(Deadline until);
+  void watch();
+  bool wait_for_watch(const Wait&);  // true: what it watches has changed
   Progress granted();
   Progress waiting() const { return Waiting{ahead_, holder_, {}}; }
   bool proven() const noexcept;
@@ -62,10 +63,10 @@ class QueueWaiter final : public Waiter {
   unsigned free_slot_ = 0;      // then
   Record record_;
   Verdict verdict_{Verdict::What::run};
-  std::unique_ptr<Watch> watch_;
+  std::optional<Watch> watch_;
   std::string watched_;
-  unsigned moves_ = 0;  // of the client, when the watch was made
-  Deadline touch_{};    // when the place is kept alive next
+  Deadline watched_from_{};
+  Deadline touch_{};  // when the place is kept alive, and looked at, next
   std::size_t ahead_ = 0;
   std::optional<HolderView> holder_;
   bool granted_ = false, read_again_ = false;

@@ -5,10 +5,13 @@ import socket, threading
 
 class Proxy:
     """In front of a port, at a port of its own or where it is told: the answer number `lose` and
-    all behind it on that connection are lost; others pass."""
+    all behind it on that connection are lost; others pass. A connection on which `mute` is sent
+    gets no answers from then on, as behind a proxy that collects streams. Of the connections
+    `most` are served; later ones wait for ever, as at a server without descriptors."""
 
-    def __init__(self, port_behind, lose=0, at=("127.0.0.1", 0)):
+    def __init__(self, port_behind, lose=0, at=("127.0.0.1", 0), mute=None, most=0):
         self.port_behind, self.lose, self.answers, self.lost = port_behind, lose, 0, False
+        self.mute, self.muted, self.most, self.waiting = mute, set(), most, 0
         self.sockets = [socket.create_server(at)]
         self.port = self.sockets[0].getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -19,6 +22,10 @@ class Proxy:
                 near, _ = self.sockets[0].accept()
             except OSError:
                 return
+            if self.most and len(self.sockets) > 2 * self.most:
+                self.sockets += near, near
+                self.waiting += 1
+                continue
             far = socket.create_connection(("127.0.0.1", self.port_behind))
             self.sockets += near, far
             for source, sink, counted in (near, far, False), (far, near, True):
@@ -29,10 +36,13 @@ class Proxy:
         silent = False
         try:
             while data := source.recv(65536):
+                if not counted and self.mute and self.mute in data:
+                    self.muted.add(sink)
                 if counted:
                     self.answers += 1
                     if self.answers == self.lose:
                         silent = self.lost = True
+                    silent |= source in self.muted
                 if not silent:
                     sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
