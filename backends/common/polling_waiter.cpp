@@ -19,6 +19,7 @@ Duration pause(const Owner& owner, unsigned tries) noexcept {
 
 Result<Progress> PollingWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
+  last_.sent_at = {};
   for (bool first = true;; first = false) {
     // A slice of zero is one try; other slices keep the pace, however short they are.
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
@@ -26,10 +27,11 @@ Result<Progress> PollingWaiter::poll(Duration slice) {
       wait_until({&interrupt, 1}, std::min(end, next_));
       if (Clock::now() < next_) return last_;
     }
+    const Deadline sent = Clock::now();
     TRY(tried, try_once());
     if (tried.lease) return Granted{std::move(*tried.lease)};
-    if (!request_.wait) return Busy{std::move(tried.holder), std::move(tried.why)};
-    last_ = {0, std::move(tried.holder), std::move(tried.why)};
+    if (!request_.wait) return Busy{std::move(tried.holder), std::move(tried.why), sent};
+    last_ = {0, std::move(tried.holder), std::move(tried.why), sent};
     next_ = Clock::now() + pause(request_.owner, tries_++);
     if (tried.free_in)
       next_ = std::min<Deadline>(next_, Clock::now() + *tried.free_in + milliseconds{1});

@@ -56,6 +56,7 @@ class SqlLeaseWaiter final : public Waiter {
 
   Result<Progress> poll(Duration slice) override {
     const Deadline end = later(Clock::now(), slice);
+    last_.sent_at = {};
     if (attempt_.name.empty()) {
       attempt_.name = backend_.name_of(request_.key);
       attempt_.key = request_.key.text();
@@ -168,6 +169,7 @@ class SqlLeaseWaiter final : public Waiter {
 
   void plan(const typename Table::Answered& out) {
     target_ = out.target;
+    last_.sent_at = out.sent;
     // Its lock is free and its lease is not over: only time, or a release by another session, will
     // end it.
     const bool orphan = target_.lock.empty() || gone_ == target_.lock;
@@ -218,7 +220,7 @@ class SqlLeaseWaiter final : public Waiter {
       if (table().end_locks(*connection_, attempt_.name, request_.owner, {}, true,
                             later(Clock::now(), client().options().op_timeout)))
         client().give_back(std::move(connection_));
-      return Busy{std::move(by)};
+      return Busy{std::move(by), {}, out.sent};
     }
     if (!wakes) {
       TRY(n, table().ahead(*connection_, attempt_.name, request_.owner, until));

@@ -56,6 +56,7 @@ class RedlockWaiter final : public Waiter {
 Result<Progress> RedlockWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   unanswered_ = 0;
+  last_.sent_at = {};
   for (bool first = true;; first = false) {
     // A slice of zero is one try; other slices keep the pace, however short they are.
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
@@ -79,6 +80,7 @@ RedlockWaiter::Step RedlockWaiter::try_once(Deadline end) {
   backend_.in_grace = false;
   if (m.voting() < m.majority()) return in_grace(end, wait);
 
+  const Deadline sent = Clock::now();
   Attempt made = backend_.attempt(request_, owner_);
   ++tries_;
   if (made.undone) owner_ = Owner::random();
@@ -91,9 +93,9 @@ RedlockWaiter::Step RedlockWaiter::try_once(Deadline end) {
   }
   if (made.unanswered) return unanswered(end, made.why);
   silent_ = 0;
-  if (!request_.wait) return Progress{Busy{std::move(made.holder), std::move(made.why)}};
+  if (!request_.wait) return Progress{Busy{std::move(made.holder), std::move(made.why), sent}};
   next_ = later(Clock::now(), pause(made));
-  last_ = Waiting{0, std::move(made.holder), std::move(made.why)};
+  last_ = Waiting{0, std::move(made.holder), std::move(made.why), sent};
   if (Clock::now() >= end) return Progress{last_};
   return go_on;
 }

@@ -36,10 +36,14 @@ struct Waiting {
   std::optional<HolderView> holder;  // one of those in the way
   // what else is in the way, for people: "the server restarted 12s ago; grants resume in 48s"
   std::string why{};
+  // Before the newest request left whose reply came during this poll; Deadline{}: none came, and
+  // the rest is what was known before.
+  Deadline sent_at{};
 };
 struct Busy {
   std::optional<HolderView> holder;
-  std::string why{};  // as above
+  std::string why{};   // as above
+  Deadline sent_at{};  // as above
 };
 using Progress = std::variant<Granted, Waiting, Busy>;
 

@@ -94,13 +94,13 @@ void Announcer::report(KeeperEvent& e, const Policy& policy, Deadline now) {
         if (plan_.has_job() && !std::exchange(said_waiting_, true))
           output_.status("waiting", {{"ahead", static_cast<std::int64_t>(waiting.ahead)}});
         if (policy.waiting()) still_waiting(waiting, now);
-      },
-      [&](event::Answered& answer) {
-        answer_ = std::move(answer);
+        if (waiting.sent_at == Deadline{}) return;
+        answer_ = std::move(waiting);
         no_answer_.clear();
       },
       [&](event::NoAnswer& none) {
-        if (!none.reached && policy.waiting()) unreachable(none.why, now);
+        if (none.reached) failing_since_ = no_deadline;
+        else if (policy.waiting()) unreachable(none.why, now);
         no_answer_ = std::move(none.why);
       },
       [&](event::Renewed& kept) {
@@ -259,8 +259,8 @@ void Announcer::say(Note note, const std::vector<pid_t>& members, Deadline now) 
 // ---- the wait ----------------------------------------------------------------------------------
 
 void Announcer::still_waiting(const Waiting& waiting, Deadline now) {
-  failing_since_ = no_deadline;
-  if (now < next_line_ || plan_.say.quiet) return;
+  if (waiting.sent_at > Deadline{}) failing_since_ = no_deadline;
+  if (failing_since_ != no_deadline || now < next_line_ || plan_.say.quiet) return;
   show(output_.held_line(waiting.holder, waiting.why),
        plan_.traits.fifo ? fmt::format(" (position {})", waiting.ahead + 1) : "");
   next_line_ = terminal_    ? later(now, 1s)

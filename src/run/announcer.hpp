@@ -58,7 +58,7 @@ class Announcer {
   bool terminal_ = false, drawn_ = false, said_waiting_ = false;
   // no_deadline: the last report was an answer
   Deadline failing_since_ = no_deadline, next_failing_{};
-  event::Answered answer_{};  // the last one
+  Waiting answer_{};  // the last one that the store gave
   std::string no_answer_;
 
   std::string reason_;    // the keeper's last one, for the final message

@@ -22,12 +22,6 @@ namespace event {
 struct WaitBegan {
   Deadline at;
 };
-// The store says that others have the lock.
-struct Answered {
-  Deadline sent_at;
-  std::optional<HolderView> holder{};
-  std::string why{};  // as in Waiting
-};
 // For now; it will be asked again. reached: it answered that it grants nothing, such as in its
 // grace after a restart; else it is unreachable, or its reply malformed.
 struct NoAnswer {
@@ -130,9 +124,9 @@ struct Tick {};
 }  // namespace event
 
 using KeeperEvent =
-    std::variant<event::WaitBegan, Waiting, event::Answered, event::NoAnswer, event::Acquired,
-                 event::Renewed, event::Revoked, event::RenewFailed, event::KeeperLost,
-                 event::WaitEnded, event::WaitLeft, event::ReleaseDone, event::DetachDone>;
+    std::variant<event::WaitBegan, Waiting, event::NoAnswer, event::Acquired, event::Renewed,
+                 event::Revoked, event::RenewFailed, event::KeeperLost, event::WaitEnded,
+                 event::WaitLeft, event::ReleaseDone, event::DetachDone>;
 using GuardEvent =
     std::variant<event::JobStarted, event::StartFailed, event::StartRefused, event::ExecFailed,
                  event::JobStopped, event::JobContinued, event::JobExited, event::MaxRunOver,

@@ -144,7 +144,6 @@ bool Keeper::try_now() {
   ::eventfd_read(wake_keeper_.get(), &n);
   if (!answer && plan_.one_try()) gave_up(answer.error());
   if (!answer) return false;
-  wait_.reach();
   if (const auto* busy = std::get_if<Busy>(&*answer)) is_busy(*busy);
   if (const auto* granted = std::get_if<Granted>(&*answer)) accept(*granted);
   return lease_.has_value();

@@ -59,7 +59,7 @@ class Keeper {
   void fail_wait(const Error&);
   void gave_up(const Error&);
   void is_busy(const Busy&);
-  Result<void> confirm(Waiting&);
+  Result<Progress> look(Waiting);
   Duration slice(Duration left, Clock::duration waited, bool reported) const;
   void accept(const Granted&);
   bool note_start(const Lease&);

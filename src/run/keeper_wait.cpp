@@ -41,6 +41,7 @@ void Keeper::accept(const Granted& granted) {
   const bool all =
       hold(granted.hold_fd) && std::all_of(others_.holds.begin(), others_.holds.end(), hold);
   place_.reset();
+  wait_.reach();
   if (!all) {
     (void)backend_->release(granted.lease);
     return fail_wait({Errc::unavailable, "out of descriptors for the guard"});
@@ -139,23 +140,22 @@ void Keeper::gave_up(const Error& e) {
 }
 
 void Keeper::is_busy(const Busy& busy) {
+  if (busy.sent_at == Deadline{}) return fail_wait({Errc::unavailable, busy.why});
   output_.trace("fail", "acquire");
   finish(event::WaitEnded{plan_.conflict_status, true, output_.busy_line(busy.holder, busy.why)});
 }
 
-// A waiter that sleeps in the queue reports its last answer, which may be old. Shortly before the
-// end of the wait the store is asked whether it is reachable, and which owner holds the lock now.
-Result<void> Keeper::confirm(Waiting& last) {
-  const Deadline sent_at = Clock::now();
+// A waiter that sleeps in the queue brings no answer. Shortly before the end of the wait the store
+// is asked whether it is reachable, and which owner holds the lock now.
+Result<Progress> Keeper::look(Waiting last) {
+  last.sent_at = Clock::now();
   const auto view = backend_->inspect(plan_.request.key);
   if (!view && retryable(view.error().code)) return fail(view.error());
   if (view && *view && !(*view)->unread.empty()) return fail(Errc::unavailable, (*view)->unread);
   if (view) last.holder.reset();
   if (view && *view && !(*view)->holders.empty() && !(*view)->holders.front().ended())
     last.holder = (*view)->holders.front();
-  wait_.answered(sent_at);
-  report(event::Answered{sent_at, last.holder, last.why});
-  return {};
+  return last;
 }
 
 void Keeper::acquire() {
@@ -163,14 +163,14 @@ void Keeper::acquire() {
   if (over_) return;
   const Deadline began = Clock::now();
   Duration retry = first_retry;
-  std::optional<Waiting> last;
+  std::optional<Waiting> last;  // since the last error
 
   for (bool tried = false;; tried = true) {
     const Duration left = until(wait_.until());
-    const bool stale = last && !health_.grants_nothing && wait_.stale();
+    const bool looks = last && !health_.grants_nothing && left <= last_query && wait_.stale();
     if (is_to_leave()) {
-      // the end came before its last second: the machine was suspended
-      if (stale && left <= 0us) (void)confirm(*last);
+      if (looks && left <= 0us)  // there was no last second: the machine was suspended
+        if (auto seen = look(*last)) report(std::get<Waiting>(*std::move(seen)));
       (void)twice([&] { return place_->cancel(); });
       return finish(event::WaitLeft{});
     }
@@ -178,15 +178,9 @@ void Keeper::acquire() {
       nap(time_to_leave);
       continue;
     }
-    const Deadline sent_at = Clock::now();
-    Result<Progress> answer = Progress{Waiting{}};
-    const bool confirming = stale && left <= last_query;
-    if (confirming) {
-      if (const auto confirmed = confirm(*last); !confirmed) answer = fail(confirmed.error());
-    } else {
-      answer = place_->poll(slice(left, sent_at - began, last.has_value()));
-      read_health();
-    }
+    auto answer =
+        looks ? look(*last) : place_->poll(slice(left, Clock::now() - began, last.has_value()));
+    if (!looks) read_health();
     if (!answer) {
       const Error& e = answer.error();
       const bool too_long = !wait_.reached() && !plan_.wait &&
@@ -201,8 +195,6 @@ void Keeper::acquire() {
       retry = std::min(retry * 2, last_retry);
       continue;
     }
-    if (confirming) continue;
-    wait_.reach();
     retry = first_retry;
     if (const auto* granted = std::get_if<Granted>(&*answer)) {
       if (is_to_leave()) {
@@ -212,17 +204,15 @@ void Keeper::acquire() {
       return accept(*granted);
     }
     if (const auto* busy = std::get_if<Busy>(&*answer)) return is_busy(*busy);
-    const bool first = !last;
     last = std::move(std::get<Waiting>(*answer));
     if (!health_.grants_nothing && !std::exchange(queued_, true))
       output_.trace("queued", "acquire");
     if (health_.grants_nothing) {  // to any owner: whether the lock is held is unknown
+      last->sent_at = {};
       wait_.grants_nothing();
       report(event::NoAnswer{.reached = true, .why = last->why});
-    } else if (first && !requested()) {
-      wait_.answered(sent_at);
-      report(event::Answered{sent_at, last->holder, last->why});
     }
+    wait_.answered(last->sent_at);
     report(*last);
   }
 }

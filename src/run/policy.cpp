@@ -36,13 +36,13 @@ void Policy::set_lease(Deadline deadline) {
 }
 
 void Policy::on(const event::WaitBegan& e, Deadline) { wait_.begin(e.at); }
-void Policy::on(const event::Answered& e, Deadline) { wait_.answered(e.sent_at); }
+void Policy::on(const Waiting& e, Deadline) { wait_.answered(e.sent_at); }
 void Policy::on(const event::NoAnswer& e, Deadline) {
   e.reached ? wait_.grants_nothing() : wait_.failed();
 }
 
 void Policy::on(const event::Acquired& e, Deadline now) {
-  wait_.answered(now);
+  wait_.reach();
   if (phase_ != Phase::waiting) return;  // dlock is leaving the queue: the keeper releases it
   granted_at_ = now;
   set_lease(e.leases.front().deadline);

@@ -55,8 +55,7 @@ class Policy {
     std::visit([&](const auto& what) { on(what, now); }, e);
   }
   void on(const event::WaitBegan&, Deadline);
-  void on(const Waiting&, Deadline) {}
-  void on(const event::Answered&, Deadline);
+  void on(const Waiting&, Deadline);
   void on(const event::NoAnswer&, Deadline);
   void on(const event::Acquired&, Deadline now);
   void on(const event::HandedOver&, Deadline now);

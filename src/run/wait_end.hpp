@@ -31,9 +31,10 @@ class WaitEnd {
     if (began_ == no_deadline || one_try()) began_ = now;
   }
   void reach() noexcept { reached_ = true; }  // the store answered something
-  void answered(Deadline sent_at) noexcept {  // the store answered a request sent then
+  // The store answered a request sent then; Deadline{}: it did not. Only this makes an end busy.
+  void answered(Deadline sent_at) noexcept {
     answered_ = std::max(answered_, sent_at);
-    reached_ = true;
+    reached_ |= sent_at > Deadline{};
   }
   void failed() noexcept { answered_ = {}; }  // the store is unreachable at the moment
   // It answered that it grants nothing now: the lock's state is unknown, but the store was reached.

@@ -52,6 +52,34 @@ CONTRACT_CASE("the end of a slice reports the holder") {
   CHECK(waiting.holder->token == g.lease.token);
 }
 
+// What is known from before is no answer: a store that falls silent would seem to hold the lock.
+CONTRACT_CASE("an answer says when its request left, and what brought none is none") {
+  const auto backend = store.open({}), other = store.open({});
+  const Granted g = take(*backend, request("k"));
+  const Deadline before_try = Clock::now();
+  const auto refused = step(*other->enqueue(impatient(request("k"))).value(), 0s);
+  const Deadline tried = std::get<Busy>(refused).sent_at;
+  CHECK(before_try <= tried);
+  CHECK(tried <= Clock::now());
+
+  auto w = other->enqueue(request("k")).value();
+  const Deadline before = Clock::now();
+  const Deadline first = std::get<Waiting>(step(*w, 0s)).sent_at;
+  CHECK(before <= first);
+  CHECK(first <= Clock::now());
+  for (int i = 0; i < 5; ++i) {
+    const std::uint64_t requests = other->counters().requests;
+    const Deadline began = Clock::now();
+    const Deadline sent = std::get<Waiting>(step(*w, 20ms)).sent_at;
+    CAPTURE(i);
+    CHECK((sent == Deadline{} || before <= sent));
+    CHECK(sent <= Clock::now());
+    // A file is looked at without a request.
+    if (subject().traits->family != "file" && other->counters().requests == requests)
+      CHECK(sent < began);
+  }
+}
+
 CONTRACT_CASE("a readable interrupt_fd ends a wait at once") {
   const Event interrupt;
   Settings settings;

@@ -76,10 +76,14 @@ run::Keeper& keeper_of(run::Plan& plan) {
 using Poll = std::function<Result<Progress>(Duration slice)>;
 class Queue final : public run::Wrapped {
  public:
-  Queue(std::unique_ptr<Backend> inner, Poll poll)
-      : Wrapped(std::move(inner)), poll_(std::move(poll)) {}
-  static Wrap of(const Poll& poll) {
-    return [poll](auto inner) { return std::make_unique<Queue>(std::move(inner), poll); };
+  // `silent`: beside it the store answers nothing.
+  Queue(std::unique_ptr<Backend> inner, Poll poll, bool silent)
+      : Wrapped(std::move(inner)), poll_(std::move(poll)), silent_(silent) {}
+  static Wrap of(const Poll& poll, bool silent = false) {
+    return [=](auto inner) { return std::make_unique<Queue>(std::move(inner), poll, silent); };
+  }
+  Result<std::optional<KeyView>> inspect(const Key& key) override {
+    return silent_ ? fail(Errc::unavailable, "no answer in time") : inner_->inspect(key);
   }
   Result<std::unique_ptr<dlock::Waiter>> enqueue(const Request&) override {
     class Place final : public dlock::Waiter {
@@ -96,6 +100,7 @@ class Queue final : public run::Wrapped {
 
  private:
   Poll poll_;
+  const bool silent_;
 };
 
 // The minutes of a wait of two hours in which a keeper got an answer from its queue, in which no
@@ -117,7 +122,7 @@ std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
                   return fail(Errc::denied, "the test is over");
                 test::machine.suspend(slice);
                 looks.minutes.push_back(static_cast<int>((Clock::now() - looks.began) / 1min));
-                return Waiting{};
+                return Waiting{.holder = {}, .sent_at = Clock::now()};
               }));
   plan.say = say;
   auto& keeper = keeper_of(plan);
@@ -128,11 +133,14 @@ std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
 
 // Whether a wait of a minute ends busy, as Policy decides it by what the keeper reports, where the
 // second look at the queue has this answer.
-bool ends_busy(const std::function<Result<Progress>()>& second) {
+bool ends_busy(const std::function<Result<Progress>()>& second, bool silent = false) {
   auto& plan = plan_of("fake:keeper_test_end",
-                       Queue::of([second, waited = false](Duration) mutable -> Result<Progress> {
-                         return std::exchange(waited, true) ? second() : Waiting{};
-                       }));
+                       Queue::of(
+                           [second, waited = false](Duration) mutable -> Result<Progress> {
+                             if (std::exchange(waited, true)) return second();
+                             return Waiting{.holder = {}, .sent_at = Clock::now()};
+                           },
+                           silent));
   plan.wait = 60s;
   auto& keeper = keeper_of(plan);
   run::WaitEnd end(run::wait_rules(plan));
@@ -142,7 +150,7 @@ bool ends_busy(const std::function<Result<Progress>()>& second) {
        std::chrono::steady_clock::now() < until;) {
     for (const auto& e : keeper.events()) {
       if (const auto* begun = std::get_if<run::event::WaitBegan>(&e)) end.begin(begun->at);
-      if (const auto* a = std::get_if<run::event::Answered>(&e)) end.answered(a->sent_at);
+      if (const auto* a = std::get_if<Waiting>(&e)) end.answered(a->sent_at);
       if (std::holds_alternative<run::event::NoAnswer>(e)) end.failed();
       if (std::holds_alternative<run::event::WaitLeft>(e)) return end.busy();
     }
@@ -225,6 +233,20 @@ TEST_CASE("what a store said before it refused does not end a wait as busy") {
       test::machine.suspend(std::chrono::duration_cast<Duration>(to_last_second));
     return fail(Errc::unavailable, "OOM command not allowed when used memory > 'maxmemory'");
   }));
+}
+
+// As a statement that waits in a server: it goes on between two polls.
+TEST_CASE("what brings no answer does not end a wait as busy, if the store does not answer") {
+  const bool silent = GENERATE(true, false);
+  CHECK(ends_busy(
+            [began = Clock::now()]() -> Result<Progress> {
+              const auto to_last_second = began + 60s - 500ms - Clock::now();
+              if (to_last_second > 0s)
+                test::machine.suspend(std::chrono::duration_cast<Duration>(to_last_second));
+              ::poll(nullptr, 0, 10);
+              return Waiting{};
+            },
+            silent) != silent);
 }
 
 TEST_CASE("the error of a machine that slept beyond the end of its wait does not hide who holds") {

@@ -62,7 +62,7 @@ struct Story {
     now = std::max(now, policy.wake_at());
     return tick();
   }
-  Story& answered() { return see(event::Answered{now}); }
+  Story& answered() { return see(Waiting{.holder = {}, .sent_at = now}); }
   Story& granted(Duration lease = 29'698ms) { return see(granted_until(later(now, lease))); }
   Story& running() { return granted().see(event::JobStarted{}); }
   Story& running_attached() { return see(granted_until(no_deadline)).see(event::JobStarted{}); }

@@ -67,11 +67,11 @@ FakeWaiter::Step FakeWaiter::ask() {
   std::optional<HolderView> holder;
   if (!e.state.holders.empty()) holder = view(e.state.holders.front(), now);
   if (std::holds_alternative<LockState::Busy>(answer)) {
-    step.progress = Busy{std::move(holder)};
+    step.progress = Busy{std::move(holder), {}, sent};
   } else {
     const auto& w = std::get<LockState::Waiting>(answer);
     make_life(e, e.state.waiters[w.rank].ticket);
-    step.progress = Waiting{w.rank, std::move(holder)};
+    step.progress = Waiting{w.rank, std::move(holder), {}, sent};
     step.watched = e.watch(w.rank);
     // A waiter of `lease` must poll before its patience ends; one of `process` only has to notice
     // an unanswered invitation.
@@ -87,7 +87,9 @@ FakeWaiter::Step FakeWaiter::ask() {
 
 FakeWaiter::Step FakeWaiter::held_back() const {
   Step step;
-  if (!request_.wait) step.progress = Busy{};
+  const Deadline now = Clock::now();
+  step.progress = Waiting{.holder = {}, .sent_at = now};
+  if (!request_.wait) step.progress = Busy{.holder = {}, .sent_at = now};
   step.wake_at = *closed_until_;
   return step;
 }

@@ -7,6 +7,7 @@ namespace dlock::etcd {
 
 Result<Progress> QueueWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
+  sent_at_ = {};
   if (granted_) {  // again: with what is left of it
     TRY(kept, backend_.renew(Lease{.key = request_.key, .owner = request_.owner}, request_.ttl));
     if (const auto* k = std::get_if<Kept>(&kept))
@@ -26,7 +27,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     if (!request_.wait) {
       auto holder = holder_;
       TRY_VOID(cancel());
-      return Progress{Busy{std::move(holder)}};
+      return Progress{Busy{std::move(holder), {}, sent_at_}};
     }
     if (Clock::now() >= end) return waiting();
     const bool woken = wait_for_watch({end, backend_.client_.options().interrupt_fd});
@@ -110,6 +111,7 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
   unanswered_ = lease_;
   // Who finds nobody is granted by this very transaction, and its record says so.
   const Parts enter_line = {put(key_, record_.text(), lease_.id)};
+  const Deadline sent = Clock::now();
   TRY(answer,
       backend_.client_.txn(
           "acquire",
@@ -117,6 +119,7 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
                       {list(prefix_), nested(transaction({created(key_, 0)}, enter_line, {}))}),
           until, false));
   unanswered_ = {};
+  sent_at_ = sent;
   if (answer.lease_missing) {
     forget_place();
     return fail(no_answer("acquire", backend_.where()));
@@ -148,10 +151,12 @@ QueueWaiter::Step QueueWaiter::read_queue(Whom whom, bool with_proof, Deadline u
     when.push_back(leased(key_, attached_));
     then.insert(then.begin(), put_lease(key_, fresh.id));
   }
+  const Deadline sent = Clock::now();
   TRY(answer,
       backend_.client_.txn(
           "acquire", transaction(std::move(when), std::move(then), {read_us, get(key_)}), until));
   if (answer.lease_missing) return fail(no_answer("acquire", backend_.where()));
+  sent_at_ = sent;
   const std::size_t first = answer.succeeded && with_proof ? 1 : 0;
   const KeyValues& mine = answer.range(first + 1);
   if (mine.empty() || mine.front().created != revision_) {

@@ -45,7 +45,7 @@ class QueueWaiter final : public Waiter {
   void watch();
   bool wait_for_watch(const Wait&);  // true: what it watches has changed
   Progress granted();
-  Progress waiting() const { return Waiting{ahead_, holder_, {}}; }
+  Progress waiting() const { return Waiting{ahead_, holder_, {}, sent_at_}; }
   bool proven() const noexcept;
   bool one_decides() const noexcept { return request_.mode == Mode::exclusive; }
   void forget_place();
@@ -66,7 +66,8 @@ class QueueWaiter final : public Waiter {
   std::optional<Watch> watch_;
   std::string watched_;
   Deadline watched_from_{};
-  Deadline touch_{};  // when the place is kept alive, and looked at, next
+  Deadline touch_{};    // when the place is kept alive, and looked at, next
+  Deadline sent_at_{};  // of the newest reading in this poll
   std::size_t ahead_ = 0;
   std::optional<HolderView> holder_;
   bool granted_ = false, read_again_ = false;

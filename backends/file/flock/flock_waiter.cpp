@@ -168,6 +168,7 @@ Result<Progress> FlockWaiter::poll(Duration slice) {
   const int operation = request_.mode == Mode::exclusive ? LOCK_EX : LOCK_SH;
   if (backend_.held(request_.key, request_.owner)) return granted();
   for (;;) {
+    const Deadline asked = Clock::now();
     bool locked = false;
     if (!wait_) {
       TRY(file, open_flock_file(backend_.where_, name_, true));
@@ -175,12 +176,15 @@ Result<Progress> FlockWaiter::poll(Duration slice) {
       locked = ::flock(file_.fd.get(), operation | LOCK_NB) == 0;
       if (!locked && errno != EWOULDBLOCK && errno != EINTR)
         return fail_errno("lock", name_, errno);
-      if (!locked && !request_.wait) return Busy{holder()};
+      if (!locked && !request_.wait) return Busy{holder(), {}, asked};
       if (!locked) wait_.emplace(file_.fd.get(), operation);
     }
     if (!locked) {
       const Woken woken = sleep(wait_->ended_fd(), backend_.settings_.interrupt_fd, end);
-      if (woken != Woken::locked) return Waiting{0, holder()};
+      if (woken != Woken::locked) {
+        const Deadline looked = Clock::now();
+        return Waiting{0, holder(), {}, looked};
+      }
       ++backend_.counters_.wakeups;
       const int why = wait_->stop();
       wait_.reset();

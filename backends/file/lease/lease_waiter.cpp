@@ -188,12 +188,13 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
     wake_at_ = w->rank == 0 ? at(w->free_at) : no_deadline;
     last_ = std::move(waiting);
     last_.ahead = w->rank;
+    last_.sent_at = sent;
     return last_;
   }
   watched_.clear();
   if (g) return granted(*g, sent);
   life_.drop(key_.place());
-  return Busy{std::move(waiting.holder), std::move(waiting.why)};
+  return Busy{std::move(waiting.holder), std::move(waiting.why), sent};
 }
 
 // For people: a holder, or who is next and does not come.
@@ -356,6 +357,7 @@ Result<LeaseWaiter::Woken> LeaseWaiter::sleep(Deadline until) {
 // A change of our rank wakes no waiter; at the end of a slice the caller wants to report it. True:
 // the holder is dead, and the first waiter has not noticed.
 bool LeaseWaiter::refresh() {
+  const Deadline asked = Clock::now();
   const std::uint64_t newest = key_.file().newest_change();
   if (newest == 0 || newest != last_change_) {
     const auto record = key_.file().peek(StateFile::Depth::waiters);
@@ -367,6 +369,7 @@ bool LeaseWaiter::refresh() {
     last_ = in_the_way(s, boottime_us());
     last_.ahead = rank;
   }
+  last_.sent_at = asked;
   const auto found = shown_ == 0 ? fail(Errc::internal, "") : probe(key_.place(), shown_);
   return found && found->life == Probe::Life::dead;
 }
@@ -390,6 +393,7 @@ bool LeaseWaiter::turn_is_missed() {
 Result<Progress> LeaseWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   const Duration safety{backend_.tuning_.safety};
+  last_.sent_at = {};
   if (!queued_) {
     auto first = attempt();
     if (!first || !queued_) return first;

@@ -35,6 +35,7 @@ class HeldWaiter final : public Waiter {
   Request request_;  // with another owner after each undo
   std::string name_;
   std::unique_ptr<Connection> connection_;
+  Deadline waits_since_{};  // before the wait was sent
   Deadline answer_by_{};
   Waiting last_;
   bool holder_read_ = false;
@@ -82,6 +83,7 @@ Result<Progress> HeldWaiter::failed(Error e) {
 
 Result<Progress> HeldWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
+  last_.sent_at = {};
   if (name_.empty()) name_ = backend_.name_of(request_.key);
   TRY(again, backend_.hold_again(request_));
   if (again) return std::move(*again);
@@ -102,23 +104,25 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
         }
         if (*token) return hold(**token, sent);
         if (!request_.wait) {
-          Busy busy;
+          Busy busy{.holder = {}, .sent_at = sent};
           busy.holder = holder(busy.why);
           if (backend_.undo(*connection_, name_, until))
             backend_.client_.give_back(std::move(connection_));
           return Progress{std::move(busy)};
         }
         holder_read_ = false;
+        last_.sent_at = sent;
         if (Clock::now() >= end) return waiting();
       }
       if (auto ok = backend_.before_wait(*connection_, name_, backend_.client_.usual_deadline());
           !ok)
         return failed(std::move(ok.error()));
+      waits_since_ = Clock::now();
       if (auto ok = connection_->send(
               "wait", backend_.wait(name_, std::chrono::duration<double>(longest_wait).count()));
           !ok)
         return failed(std::move(ok.error()));
-      answer_by_ = later(Clock::now(), longest_wait + backend_.client_.options().op_timeout);
+      answer_by_ = later(waits_since_, longest_wait + backend_.client_.options().op_timeout);
     }
     auto answer =
         connection_->receive({std::min(end, answer_by_), backend_.client_.options().interrupt_fd});
@@ -147,6 +151,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
       return hold(*token, sent);
     }
     holder_read_ = false;
+    last_.sent_at = waits_since_;
     if (Clock::now() >= end) return waiting();
   }
 }

@@ -75,9 +75,10 @@ Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
     TRY(found, backend_.read_record(*connection_, lock_, until));
     last_.holder = found.holder();
     last_.why = found.why();
+    last_.sent_at = sent;
     if (request_.wait) return std::nullopt;
     backend_.client_.give_back(std::move(connection_));
-    return Busy{last_.holder, last_.why};
+    return Busy{last_.holder, last_.why, sent};
   }
 }
 
@@ -102,6 +103,7 @@ Result<Progress> AdvisoryWaiter::step(Deadline end) {
 }
 
 Result<Progress> AdvisoryWaiter::poll(Duration slice) {
+  last_.sent_at = {};
   TRY(again, backend_.hold_again(request_));
   if (again) return std::move(*again);
   auto done = step(later(Clock::now(), slice));

@@ -77,6 +77,7 @@ class FairWaiter final : public Waiter {
 Result<Progress> FairWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   breaks_ = 0;
+  last_.sent_at = {};
   for (;;) {
     TRY(step, acquire_      ? receive_answer(end)
               : listening_  ? receive_wake(end)
@@ -173,15 +174,15 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
   if (verdict == "later") why = "its slot is being moved to another node of the cluster";
   if (verdict == "busy" || !request_.wait) {
     acquire_.reset();
-    return Progress{Busy{std::move(holder), std::move(why)}};
+    return Progress{Busy{std::move(holder), std::move(why), answer.sent}};
   }
   if (!queued) {
-    last_ = {0, std::move(holder), std::move(why)};
+    last_ = {0, std::move(holder), std::move(why), answer.sent};
     retry_soon();
     return go_on;
   }
   queued_ = true;
-  last_ = {static_cast<std::size_t>(*ahead), std::move(holder)};
+  last_ = {static_cast<std::size_t>(*ahead), std::move(holder), {}, answer.sent};
   if (Clock::now() >= end) {
     acquire_.reset();
     return waiting();

@@ -148,14 +148,15 @@ EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, Place& p) {
     p.node_state = NodeState::granted;
     return go_on;  // step() renews it
   }
+  sent_at_ = r.sent;
   holder_ = SessionBackend::view(r.stat, r.text, Mode::exclusive);
   return Waiting{0, holder_};
 }
 
 EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Deadline end) {
-  if (!request_.wait) return Busy{holder_};
+  if (!request_.wait) return Busy{holder_, {}, sent_at_};
   if (listen_for_watch(s, connection_, path_, end) == Session::Wake::event) return go_on;
-  return Waiting{0, holder_};
+  return Waiting{0, holder_, {}, sent_at_};
 }
 
 }  // namespace dlock::zookeeper

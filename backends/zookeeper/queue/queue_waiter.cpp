@@ -43,6 +43,7 @@ QueueWaiter::Step QueueWaiter::turn(Session& s, Place& p, Deadline end) {
   if (unknown(names.reply().rc)) return go_on;
   if (names.reply().rc != ZOK && names.reply().rc != ZNONODE)
     return fail(server_error(backend_.options(), "list", names.reply().rc));
+  sent_at_ = names.reply().sent;
   list_ = List::of(s, p, names.reply().names);
   const auto at = Standing::of(s, p, backend_.dialect(), list_);
   return at ? decide_now(*at, end) : go_on;
@@ -73,7 +74,7 @@ Result<bool> QueueWaiter::enter(Session& s, Place& p, Deadline until) {
   }
   if (made.rc != ZOK) return fail(server_error(backend_.options(), "acquire", made.rc));
   p.set_node(made.text, made.stat);
-  entered_ = made.sent;
+  sent_at_ = entered_ = made.sent;
   if (list.reply().rc == ZOK) list_ = List::of(s, p, list.reply().names);
   return true;
 }
@@ -96,7 +97,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
     auto who = holder(at.session, v.in_the_way);
     TRY_VOID(backend_.leave(p));
     if (too_new_) return fail(*too_new_);
-    return Busy{std::move(who)};
+    return Busy{std::move(who), {}, sent_at_};
   }
   return wait(at, v, end);
 }
@@ -175,6 +176,7 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
       return go_on;
     }
     if (r.rc != ZOK) return fail(server_error(backend_.options(), "watch", r.rc));
+    sent_at_ = r.sent;
     watched_ = target;
     if (v.what == What::wait_room) {  // this list is the newer one
       list_ = List::of(s, p, r.names);
@@ -200,8 +202,9 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
 }
 
 QueueWaiter::Step QueueWaiter::waiting(Session* s, Place& p, const Verdict& v) {
-  Waiting w{v.ahead, holder_name_ == v.in_the_way ? holder_ : std::nullopt, {}};
+  Waiting w{v.ahead, holder_name_ == v.in_the_way ? holder_ : std::nullopt};
   if (s) w.holder = holder(*s, v.in_the_way);
+  w.sent_at = sent_at_;
   if (too_new_) {
     TRY_VOID(backend_.leave(p));
     return fail(*too_new_);
@@ -214,6 +217,7 @@ std::optional<HolderView> QueueWaiter::holder(Session& s, const std::string& nam
   if (name == holder_name_) return holder_;
   const Session::Call get = s.get(path_ + '/' + name);
   if (!s.finish({&get}, backend_.op_deadline()) || get.reply().rc != ZOK) return std::nullopt;
+  sent_at_ = get.reply().sent;
   holder_name_ = name;
   if (const auto layout = newer_layout(get.reply().text))
     too_new_ = backend_.too_new(name, *layout);

@@ -15,6 +15,7 @@ SessionWaiter::~SessionWaiter() {
 
 Result<Progress> SessionWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
+  sent_at_ = {};
   for (unsigned breaks = 0; breaks <= most_breaks;) {
     TRY(done, step(end));
     if (done) return std::move(*done);

@@ -34,6 +34,7 @@ class SessionWaiter : public Waiter {
 
   Request request_;  // its owner changes when the place has to be taken anew
   WatchId watch_ = 0;
+  Deadline sent_at_{};  // as in Waiting
 
  private:
   Step step(Deadline end);  // from the beginning; called by poll() alone

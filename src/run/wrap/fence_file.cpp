@@ -162,6 +162,7 @@ Result<bool> FenceFile::in_place() const {
 Result<Progress> FenceFile::poll(const Request& request, Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   for (Duration nap = 1ms;; nap = std::min<Duration>(nap * 2, 20ms)) {
+    const Deadline asked = Clock::now();
     TRY_VOID(open());
     const char* why = "another command works on it";
     if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
@@ -172,11 +173,11 @@ Result<Progress> FenceFile::poll(const Request& request, Duration slice) {
     } else if (errno != EWOULDBLOCK && errno != EINTR) {
       return trouble("cannot be locked", errno);
     }
-    if (!request.wait) return Progress{Busy{std::nullopt, why}};
-    if (Clock::now() >= end) return Progress{Waiting{0, std::nullopt, why}};
+    if (!request.wait) return Progress{Busy{std::nullopt, why, asked}};
+    if (Clock::now() >= end) return Progress{Waiting{0, std::nullopt, why, asked}};
     pollfd interrupt{interrupt_fd_, POLLIN, 0};
     if (wait_until({&interrupt, 1}, later(Clock::now(), nap)) > 0)
-      return Progress{Waiting{0, std::nullopt, why}};
+      return Progress{Waiting{0, std::nullopt, why, asked}};
   }
   TRY_VOID(note());
   Lease lease{.key = request.key, .owner = request.owner, .token = token_, .attached = true};

@@ -14,9 +14,11 @@ class BorrowedWaiter final : public Waiter {
       : inner_(inner), request_(request), lease_(std::move(lease)) {}
 
   Result<Progress> poll(Duration) override {
+    const Deadline sent = Clock::now();
     TRY(answer, inner_.renew(lease_, request_.ttl));
     if (const Lost* lost = std::get_if<Lost>(&answer))
-      return Progress{Busy{std::nullopt, fmt::format("is not held by this handle: {}", lost->why)}};
+      return Progress{
+          Busy{std::nullopt, fmt::format("is not held by this handle: {}", lost->why), sent}};
     Lease& lease = std::get<Kept>(answer).lease;
     // it would become free, with the command still running, when that process is killed
     if (lease.deadline == no_deadline)

@@ -78,8 +78,8 @@ class SeveralWaiter final : public Waiter {
   Result<void> cancel() override;
 
  private:
-  Result<std::optional<std::string>> renew_taken();
-  Result<Progress> give_up_all(const std::string& why);
+  Result<std::optional<Waiting>> renew_taken();
+  Result<Progress> give_up_all(Waiting lost);
   tl::unexpected<Error> no_descriptor(const char* what, int error);
   void release_taken();
   Result<Progress> complete();
@@ -211,21 +211,23 @@ Result<Noted> Several::note_start(const Lease&, const StartChange& change) {
   return all;
 }
 
-// nullopt: all are kept. Text: one is lost.
-Result<std::optional<std::string>> SeveralWaiter::renew_taken() {
+// nullopt: all are kept. Else: why one is lost.
+Result<std::optional<Waiting>> SeveralWaiter::renew_taken() {
+  const auto is_lost = [](std::string why, Deadline sent_at) {
+    return std::optional{Waiting{.holder = {}, .why = std::move(why), .sent_at = sent_at}};
+  };
   for (Several::Taken& t : all_.taken_) {
     const Deadline now = Clock::now();
     if (now < t.renew_at) continue;
     auto answer = all_.inner_->renew(t.lease, request_.ttl);
     if (!answer && now < t.lease.deadline) return fail(answer.error());
-    if (!answer) return std::optional{fmt::format("{} ran out", printable(t.lease.key.text()))};
+    if (!answer) return is_lost(fmt::format("{} ran out", printable(t.lease.key.text())), {});
     if (const Lost* lost = std::get_if<Lost>(&*answer))
-      return std::optional{
-          fmt::format("{} was lost: {}", printable(t.lease.key.text()), lost->why)};
+      return is_lost(fmt::format("{} was lost: {}", printable(t.lease.key.text()), lost->why), now);
     t.lease = std::get<Kept>(*answer).lease;
     t.renew_at = next_renewal(all_.timing_, t.lease.deadline, now);
   }
-  return std::optional<std::string>{};
+  return std::optional<Waiting>{};
 }
 
 // The owner must not come back: one of these releases, or the cancel, may arrive late and would end
@@ -242,13 +244,13 @@ tl::unexpected<Error> SeveralWaiter::no_descriptor(const char* what, int why) {
               fmt::format("{} of several keys: {}", what, ::strerrordesc_np(why)));
 }
 
-Result<Progress> SeveralWaiter::give_up_all(const std::string& why) {
+Result<Progress> SeveralWaiter::give_up_all(Waiting lost) {
   if (place_) (void)place_->cancel();
   place_.reset();
   release_taken();
-  if (request_.wait)
-    return Progress{Waiting{0, std::nullopt, why + "; all of the keys are taken anew"}};
-  return Progress{Busy{std::nullopt, why}};
+  if (!request_.wait) return Progress{Busy{std::nullopt, std::move(lost.why), lost.sent_at}};
+  lost.why += "; all of the keys are taken anew";
+  return Progress{std::move(lost)};
 }
 
 // A lock whose alarm cannot be watched, or whose descriptor the guard does not get, is not granted.
@@ -275,7 +277,7 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
   for (;;) {
     TRY_VOID(all_.settle());
     TRY(lost, renew_taken());
-    if (lost) return give_up_all(*lost);
+    if (lost) return give_up_all(std::move(*lost));
     if (all_.taken_.size() == all_.order_.size()) return complete();
     if (!place_) {
       Request r = request_;
@@ -306,7 +308,7 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
         why = fmt::format("the key in the way is {}{}", printable(key.text()), why);
       place_.reset();
       release_taken();
-      return Progress{Busy{std::move(busy->holder), std::move(why)}};
+      return Progress{Busy{std::move(busy->holder), std::move(why), busy->sent_at}};
     }
     return answer;
   }
