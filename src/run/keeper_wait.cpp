@@ -164,6 +164,7 @@ void Keeper::acquire() {
   const Deadline began = Clock::now();
   Duration retry = first_retry;
   std::optional<Waiting> last;  // since the last error
+  bool told = false;            // why there was no answer
 
   for (bool tried = false;; tried = true) {
     const Duration left = until(wait_.until());
@@ -183,15 +184,16 @@ void Keeper::acquire() {
     if (!looks) read_health();
     if (!answer) {
       const Error& e = answer.error();
-      const bool too_long = !wait_.reached() && !plan_.wait &&
-                            Clock::now() >= later(wait_.began(), plan_.connect_timeout);
+      const bool too_long = !plan_.wait && Clock::now() >= wait_.retried_until();
       if (!retryable(e.code) || plan_.one_try() || too_long) return gave_up(e);
       wait_.failed();
       // What it said before says nothing of a store that refuses now. An error from beyond the end,
       // of a machine that slept, says nothing of the wait: leaving asks once more.
       if (until(wait_.until()) > 0us) last.reset();
-      if (!requested()) report(event::NoAnswer{.reached = false, .why = e.message});
-      nap(std::min(jitter(retry), std::max<Duration>(until(wait_.until()), 0us)));
+      // one that is told to leave may have been interrupted: what it said before tells more
+      if (!requested() || !told) report(event::NoAnswer{.reached = false, .why = e.message});
+      told = true;
+      nap(std::min(jitter(retry), std::max<Duration>(until(wait_.retried_until()), 0us)));
       retry = std::min(retry * 2, last_retry);
       continue;
     }

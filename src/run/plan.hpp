@@ -88,7 +88,7 @@ struct Plan : Terms {
 
 inline WaitEnd::Rules wait_rules(const Plan& plan) {
   const auto keys = static_cast<Duration::rep>(plan.more_keys.size()) + 1;
-  return {plan.wait, plan.connect_timeout + plan.timing.op_timeout * keys};
+  return {plan.wait, plan.connect_timeout, plan.timing.op_timeout * keys};
 }
 
 }  // namespace dlock::run

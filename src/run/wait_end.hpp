@@ -22,8 +22,8 @@ class WaitEnd {
  public:
   struct Rules {
     std::optional<Duration> wait;  // nullopt: for ever; zero: one try, until there is an answer
-    // time limit of connecting and one try (--connect-timeout, and --op-timeout for each key)
-    Duration one_answer{};
+    Duration connect{};            // --connect-timeout
+    Duration answer{};             // --op-timeout for each key
   };
   explicit WaitEnd(const Rules& rules) : rules_(rules) {}
 
@@ -53,9 +53,12 @@ class WaitEnd {
   Deadline over_at() const noexcept {
     if (began_ == no_deadline) return no_deadline;
     if (limited()) return until();
-    if (one_try()) return later(began_, rules_.one_answer);
-    // its answer arrives a moment later
-    return reached_ ? no_deadline : later(began_, rules_.one_answer + last_query);
+    if (reached_ && !one_try()) return no_deadline;
+    return later(began_, rules_.connect + rules_.answer);
+  }
+  // After an error the store is asked again before this only.
+  Deadline retried_until() const noexcept {
+    return limited() || reached_ ? until() : later(began_, rules_.connect);
   }
 
   // Of a wait that is over: true: it was busy to the end, as far as the store says; false: there is

@@ -25,7 +25,7 @@ on_taken() {
   assert_output 'dlock: k: the store did not answer in time'
   within 1.75 on_lease -n --connect-timeout 1s --op-timeout 500ms -- touch ran
   assert_failure 69
-  within 2.75 on_lease --connect-timeout 1s --op-timeout 500ms -- touch ran
+  within 1.75 on_lease --connect-timeout 1s --op-timeout 500ms -- touch ran
   assert_failure 69
   within 1.25 on_lease -w 1s -E 0 -- touch ran
   assert_failure 69

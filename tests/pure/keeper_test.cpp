@@ -249,6 +249,31 @@ TEST_CASE("what brings no answer does not end a wait as busy, if the store does 
             silent) != silent);
 }
 
+TEST_CASE("no pause is longer than a store is tried that was never reached") {
+  struct Tries {
+    const Deadline began = Clock::now();
+    int made = 0;
+    Deadline pause{};
+    Clock::duration paused{};
+  };
+  auto& tries = for_ever(new Tries);
+  auto& plan = plan_of("fake:keeper_test_pause", Queue::of([&tries](Duration) -> Result<Progress> {
+                         if (++tries.made == 6) {  // then a pause lasts for a second at least
+                           const auto to_end = tries.began + 1h - 200ms - Clock::now();
+                           test::machine.suspend(std::chrono::duration_cast<Duration>(to_end));
+                           tries.pause = Clock::now();
+                         }
+                         if (tries.made == 7) tries.paused = Clock::now() - tries.pause;
+                         return fail(Errc::unavailable, "Connection refused");
+                       }));
+  plan.connect_timeout = 1h;
+  auto& keeper = keeper_of(plan);
+  keeper.start();
+  REQUIRE(reports<run::event::WaitEnded>(keeper));
+  CHECK(tries.made == 7);
+  CHECK(tries.paused < 800ms);
+}
+
 TEST_CASE("the error of a machine that slept beyond the end of its wait does not hide who holds") {
   CHECK(ends_busy([]() -> Result<Progress> {
     test::machine.suspend(1h);

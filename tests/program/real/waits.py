@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How waits end: by their time while the store is silent."""
+"""How waits end: by their time while the store is silent, at a store that was never reached."""
 import parts
 
 
@@ -32,6 +32,18 @@ class Waits(parts.Case):
                 finally:
                     server.thaw()
 
+    def test_never_reached(self):
+        """It ends with --connect-timeout, though the pauses between its tries grow."""
+        for _ in range(3):
+            began = parts.boottime()
+            self.tell("run", "-b", f"redis://127.0.0.1:{parts.free_port()}", "--key", "k",
+                      "--connect-timeout", "1400ms", "--", "true", wanted=[69])
+            took = parts.boottime() - began
+            self.assertGreaterEqual(took, 1.4)
+            self.assertLess(took, 1.4 + 0.25 + LOAD)
+
+
+LOAD = 0.3  # s: allowance for a busy machine
 
 if __name__ == "__main__":
     parts.main()
