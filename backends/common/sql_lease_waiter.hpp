@@ -41,8 +41,10 @@ class SqlLeaseWaiter final : public Waiter {
   using Milliseconds = std::chrono::milliseconds;
 
   // Then check again in any case. Where a wait is a transaction, longer ones would keep the dead
-  // versions of the rows.
-  static constexpr Duration longest_wait = Seconds{5};
+  // versions of the rows. A permit: that there is room is not seen in the row once another renews.
+  static Duration longest_wait(const Request& r) {
+    return std::min<Duration>(r.mode == Mode::permit ? Seconds{2} : Seconds{5}, r.ttl / 3);
+  }
   static constexpr Duration one_of_several = Milliseconds{100};  // the first to end is not known
   static constexpr Duration first_idle = Milliseconds{10}, holder_idle = Milliseconds{250},
                             queue_idle = Seconds{1};
@@ -51,7 +53,7 @@ class SqlLeaseWaiter final : public Waiter {
 
  public:
   SqlLeaseWaiter(LeaseBackend& backend, const Request& request)
-      : backend_(backend), request_(request) {}
+      : backend_(backend), request_(request), longest_(longest_wait(request)) {}
   ~SqlLeaseWaiter() override { client().drop(std::move(connection_)); }
 
   Result<Progress> poll(Duration slice) override {
@@ -178,15 +180,15 @@ class SqlLeaseWaiter final : public Waiter {
     const auto& w = std::get<LockState::Waiting>(out.answer);
     const Duration to_free =
         w.free_at == never
-            ? longest_wait
-            : std::clamp<Duration>(Duration{w.free_at - out.now}, Duration{}, longest_wait) +
+            ? longest_
+            : std::clamp<Duration>(Duration{w.free_at - out.now}, Duration{}, longest_) +
                   past_the_end;
     const bool wakes = table().setup().wakes;
     if (wakes && !orphan) {
       wait_ = target_.any_of_several ? std::min(one_of_several, to_free)
               : target_.holder       ? to_free
               : out.idle             ? Duration{table().setup().claim} + past_the_end
-                                     : longest_wait;
+                                     : longest_;
       retry_at_ = {};
       return;
     }
@@ -281,6 +283,7 @@ class SqlLeaseWaiter final : public Waiter {
 
   LeaseBackend& backend_;
   const Request request_;
+  const Duration longest_;
   std::unique_ptr<Connection> connection_;
   typename Table::Attempt attempt_;
   Waiting last_;

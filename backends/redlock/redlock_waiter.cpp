@@ -134,9 +134,11 @@ Duration RedlockWaiter::pause(const Attempt& made) {
   // A split vote, or a lock that ended meanwhile: soon, but not all at once.
   if (made.free_in == Duration{})
     return some_of(std::min<Duration>(2ms * (1U << std::min(tries_, 6U)), 50ms));
-  Duration about = made.foreign ? (tries_ < 20 ? 100ms : 500ms) : check_anyway;
+  // with what is added below, a third of the ttl
+  const Duration anyway = std::min<Duration>(check_anyway, request_.ttl * 4 / 15);
+  Duration about = made.foreign ? (tries_ < 20 ? 100ms : 500ms) : anyway;
   if (made.free_in) about = std::min<Duration>(about, *made.free_in + 1ms + some_of(3ms));
-  return made.free_in && about < check_anyway / 2 ? about : some_of(about) + about / 4;
+  return made.free_in && about < anyway / 2 ? about : some_of(about) + about / 4;
 }
 
 // Until `until`, or until masters report a release: then it is tried at once.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <algorithm>
 #include <utility>
 #include "core/number.hpp"
 #include "redis/fair/fair_backend.hpp"
@@ -187,7 +188,7 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
     acquire_.reset();
     return waiting();
   }
-  Duration time = refresh_of(patience_, request_.owner);
+  Duration time = refresh_of(std::min(patience_, request_.ttl), request_.owner);
   // No script runs when time alone opens the key: only the first waiter that may not run polls
   // then.
   if (reply.number_at(4) == 1 && *free_at > 0)
