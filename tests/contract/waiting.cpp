@@ -190,56 +190,57 @@ CONTRACT_CASE("a waiter that is stopped keeps nobody out for good who does not w
     pass(1s);
     ::usleep(100'000);
   }
+}
 
-  CONTRACT_CASE(
-      "behind a stopped first waiter: the next is granted within 15 s of a holder's death") {
-    need_waiters_on_processes();
-    auto holder = store.open({});
-    const auto one = store.open({}), two = store.open({});
-    take(*holder, request("k"));
-    const auto stopped = in_queue(*one, request("k")), next = in_queue(*two, request("k"));
-    holder.reset();
-    CHECK(comes_within(*next, 15s));
-  }
+CONTRACT_CASE(
+    "behind a stopped first waiter: the next is granted within 15 s of a holder's death") {
+  need_waiters_on_processes();
+  auto holder = store.open({});
+  const auto one = store.open({}), two = store.open({});
+  take(*holder, request("k"));
+  const auto stopped = in_queue(*one, request("k")), next = in_queue(*two, request("k"));
+  holder.reset();
+  CHECK(comes_within(*next, 15s));
+}
 
-  CONTRACT_CASE("behind several stopped waiters: each costs less than 3 s more") {
-    need_waiters_on_processes();
-    auto holder = store.open({});
-    const auto one = store.open({}), two = store.open({}), three = store.open({}),
-               four = store.open({});
-    take(*holder, request("k"));
-    const auto first = in_queue(*one, request("k")), second = in_queue(*two, request("k")),
-               third = in_queue(*three, request("k")), next = in_queue(*four, request("k"));
-    holder.reset();
-    CHECK(comes_within(*next, 15s + 2 * 3s));
-  }
+CONTRACT_CASE("behind several stopped waiters: each costs less than 3 s more") {
+  need_waiters_on_processes();
+  auto holder = store.open({});
+  const auto one = store.open({}), two = store.open({}), three = store.open({}),
+             four = store.open({});
+  take(*holder, request("k"));
+  const auto first = in_queue(*one, request("k")), second = in_queue(*two, request("k")),
+             third = in_queue(*three, request("k")), next = in_queue(*four, request("k"));
+  holder.reset();
+  CHECK(comes_within(*next, 15s + 2 * 3s));
+}
 
-  CONTRACT_CASE("behind a stopped first waiter: a permit that is not the oldest dies") {
-    need_waiters_on_processes();
-    need(subject().traits->permits, "permits");
-    const Request r = request("k", Mode::permit, 2);
-    const auto again = [&r] {
-      Request other = r;
-      other.owner = Owner::random();
-      return other;
-    };
-    const auto oldest = store.open({});
-    auto newest = store.open({});
-    const auto one = store.open({}), two = store.open({});
-    const Granted lasting = take(*oldest, again());
-    take(*newest, again());
-    const auto stopped = in_queue(*one, again()), next = in_queue(*two, again());
-    newest.reset();
-    CHECK(comes_within(*next, 15s));
-    CHECK(kept(oldest->renew(lasting.lease, 60s)));
-  }
+CONTRACT_CASE("behind a stopped first waiter: a permit that is not the oldest dies") {
+  need_waiters_on_processes();
+  need(subject().traits->permits, "permits");
+  const Request r = request("k", Mode::permit, 2);
+  const auto again = [&r] {
+    Request other = r;
+    other.owner = Owner::random();
+    return other;
+  };
+  const auto oldest = store.open({});
+  auto newest = store.open({});
+  const auto one = store.open({}), two = store.open({});
+  const Granted lasting = take(*oldest, again());
+  take(*newest, again());
+  const auto stopped = in_queue(*one, again()), next = in_queue(*two, again());
+  newest.reset();
+  CHECK(comes_within(*next, 15s));
+  CHECK(kept(oldest->renew(lasting.lease, 60s)));
+}
 
-  CONTRACT_CASE("behind a stopped first waiter: a lease ends") {
-    need_waiters_on_processes();
-    need(subject().traits->detached, "detached leases");
-    const auto holder = store.open({}), one = store.open({}), two = store.open({});
-    take(*holder, detached(request("k"), ending_ttl()));
-    const auto stopped = in_queue(*one, request("k")), next = in_queue(*two, request("k"));
-    pass(ending_ttl());
-    CHECK(comes_within(*next, 15s));
-  }
+CONTRACT_CASE("behind a stopped first waiter: a lease ends") {
+  need_waiters_on_processes();
+  need(subject().traits->detached, "detached leases");
+  const auto holder = store.open({}), one = store.open({}), two = store.open({});
+  take(*holder, detached(request("k"), ending_ttl()));
+  const auto stopped = in_queue(*one, request("k")), next = in_queue(*two, request("k"));
+  pass(ending_ttl());
+  CHECK(comes_within(*next, 15s));
+}
