@@ -198,7 +198,7 @@ static Result<void> fits_into_environment(const run::Plan& p, const std::vector<
 run::Plan plan_job(const Options& o, Request request) {
   run::Plan p{.open = {}, .traits = {}, .request = std::move(request)};
   static_cast<run::Terms&>(p) = o;
-  p.publish_environment = !o.no_env;
+  p.publish_id = p.publish_environment = !o.no_env;
   p.say = o;
   return p;
 }

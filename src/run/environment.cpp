@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
+#include "core/text.hpp"
 #include "run/lines.hpp"
 #include "run/process.hpp"
 
@@ -27,6 +29,11 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
   };
   const auto remove = [&](std::string_view name) { out.append(name).push_back('\0'); };
   remove("DLOCK_PASSWORD");
+  if (plan.publish_id) {
+    std::string runs;
+    for (const std::string& run : runs_around()) runs += run + ':';
+    set("DLOCK_RUNS", runs + plan.id);
+  }
   if (!plan.publish_environment) return out;
 
   const std::string_view family = plan.traits.family, recipe = plan.traits.recipe;
@@ -60,6 +67,14 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
       grants += "," + text;
   set("DLOCK_GRANTS", fmt::format("[{}]", grants));
   return out;
+}
+
+std::vector<std::string> runs_around() {
+  std::vector<std::string> found;
+  const char* text = std::getenv("DLOCK_RUNS");
+  for (std::string_view rest = text ? text : ""; !rest.empty();)
+    if (const auto run = Owner::parse(next_part(rest, ':'))) found.push_back(run->hex());
+  return found;
 }
 
 std::vector<char*> changed_environment(std::string& changes) {

@@ -20,6 +20,9 @@ Variables grant_variables(const Traits&, const Lease&, const Handle&, Duration t
 // the keys.
 std::string job_environment(const Plan&, const std::vector<Lease>&, pid_t guard);
 
+// The ids of the runs around this one, from DLOCK_RUNS; what is no id is left out. No thread exists.
+std::vector<std::string> runs_around();
+
 // The guard's environment with those changes: pointers into both, with nullptr at the end.
 std::vector<char*> changed_environment(std::string& changes);
 

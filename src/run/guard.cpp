@@ -47,7 +47,8 @@ void Guard::run() {
   // the proof and the end of the job, tried while there is none
   must(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD, "waitpid");
   must(::kill(::getpid(), 0) == 0, "kill");
-  if (const FailedCall call = inner_.listen(); call && !failed_) failed_ = call;
+  if (const FailedCall call = inner_.listen(plan_.id, Killer::guard); call && !failed_)
+    failed_ = call;
 
   // Created ahead, while dlock acquires the lock, and removed if that takes long: waiting dlocks
   // should not leave cgroups around.
@@ -71,16 +72,17 @@ void Guard::run() {
     if (p[2].revents != 0) timer_.drain();
     if (p[3].revents != 0) read_exec_outcome();
     if ((p[0].revents & POLLOUT) != 0) channel_.flush();
-    inner_.serve();
     Channel::Received r;
     auto got = Channel::Got::nothing;
     while (channel_.open() && (got = channel_.receive(r)) == Channel::Got::message) obey(r);
-    if (got == Channel::Got::closed) {  // dlock is dead
+    if (got == Channel::Got::closed) {  // dlock is dead, or gave up the start
+      if (job_ == 0) leave();
       channel_.close();
       start_sweep();
     }
     const Deadline now = Clock::now();
     check_deadlines(now);
+    inner_.serve();
     if (stopped_) wake_orphans();
     const bool job_lived = leader_alive_;
     bool alive = reap();
@@ -160,7 +162,7 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
     return report(event::StartRefused{});
   }
   // before there is a job
-  if (const FailedCall call = outer_.hand_over(dlock_, holds_)) return cannot_start(call);
+  if (const FailedCall call = outer_.hand_over(runs_around(), holds_)) return cannot_start(call);
   changes_ = r.payload;
   environment_ = changed_environment(changes_);
   group_ = order.same_group ? entry_.group() : 0;

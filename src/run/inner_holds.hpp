@@ -1,66 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 // A nested run's lock that ends with a descriptor (file, flock, get-lock, for-update, advisory,
 // fence). Whoever ends the outer job kills the inner dlock, the inner guard and the inner job at
-// once, and they die in any order. So every process that may kill the inner job holds duplicates of
-// the descriptors until the inner job is dead: the guard and the dlock of each run around it.
+// once, and they die in any order. So every process that may kill the inner job keeps the lock until
+// the inner job is dead: the guard and the dlock of each run around it.
 //
-// The inner guard sends the duplicates before its job starts. A message that was sent holds them:
-// also while the receiver is stopped and has not read it.
+// They keep it without a descriptor of the lock. The inner guard makes a pair of sockets, leaves
+// duplicates of the lock's descriptors unread in one of them, and hands that socket out before its
+// job starts. The duplicates live as long as any process has the socket, or as it is on its way to
+// one, and nobody has read them. When the inner job is dead the inner guard reads them itself: that
+// ends them everywhere, also where a holder is stopped.
 #pragma once
 #include <poll.h>
-#include <sys/types.h>
-#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 #include "run/process.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
 
+// Which of the two processes of a run that may kill its job.
+enum class Killer { guard, dlock };
+
 // The receiver: in a guard, and in a dlock that has a job. It listens on an abstract Unix socket
-// that is named after this process, and takes descriptors from processes of the same user and of
-// root; root's also from any descendant. One thread; nothing blocks.
+// whose name has the random id of its run, and takes sockets from processes of the same user. One
+// thread; nothing blocks, and one call does little, whoever connects.
 class InnerHolds {
  public:
   // Call it before the job starts; a second call does nothing.
-  FailedCall listen();
+  FailedCall listen(std::string_view run, Killer);
   void watch(std::vector<pollfd>&) const;  // adds what serve() waits for
   void serve();
-  // Stops listening and closes all descriptors: every member of our own job is dead.
+  // Stops listening and gives all of them up: every member of our own job is dead.
   void clear();
 
  private:
-  // The guard of an inner run.
-  struct Sender {
-    Fd socket;  // empty: the guard died, and nobody knows whether its job is dead
-    std::vector<Fd> holds{};
-    bool waits = false;  // its next message needs more descriptors than are free
+  struct Hold {
+    Fd socket;
+    bool is_orphan = false;  // its guard died, and nobody knows whether its job is dead
   };
   void accept();
-  bool read(Sender&);  // true: descriptors were closed
+  bool read(const Fd& offer);  // true: nothing more comes
 
+  std::vector<Hold> holds_;
+  std::vector<Fd> offers_;  // connections on which a socket is to come
   Fd listener_;
-  bool listener_waits_ = false;  // for a free descriptor
-  std::vector<Sender> senders_;
+  bool is_full_ = false;  // descriptors are scarce: what comes stays unread, and is kept there
 };
 
 // The sender: in a guard.
 class OuterHolders {
  public:
-  // Sends duplicates to those ancestors of our dlock that listen. They have listened since before
-  // our dlock began. Call it before the job starts. If it fails, there must be no job: the lock
-  // could end before the job.
+  // Hands the lock to the guard and to the dlock of each of these runs that still lives. Call it
+  // before the job starts. If it fails, there must be no job: the lock could end before the job.
   //
-  // Not found: ancestors in another PID or network namespace, behind a /proc that hides them, of
-  // users other than root and ours, and any where Unix sockets are forbidden.
-  FailedCall hand_over(pid_t dlock, const std::vector<Fd>& holds);
-  // They close their duplicates. Call it when our job is dead. Without it, if this guard is killed,
-  // they keep the duplicates until their own job is dead.
+  // A run of another user is not asked; nor is one in another network namespace, or where Unix
+  // sockets are forbidden. A dlock that is stopped and has eight of them unread is passed over.
+  FailedCall hand_over(const std::vector<std::string>& runs, const std::vector<Fd>& holds);
+  // Our job is dead: the duplicates end.
   void job_is_dead();
 
  private:
-  std::optional<FailedCall> walk_up(pid_t dlock, const std::vector<int>& fds);
+  FailedCall keep_unread(const std::vector<Fd>& holds);
 
-  std::vector<Fd> connections_;
+  Fd our_end_, kept_;
 };
 
 }  // namespace dlock::run

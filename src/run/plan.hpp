@@ -68,7 +68,9 @@ struct Plan : Terms {
   Duration connect_timeout{std::chrono::seconds{5}};
 
   // The job.
-  bool publish_environment = true;  // DLOCK_*; false: --no-env
+  std::string id;          // of this run, random: runs in the job find it by this (DLOCK_RUNS)
+  bool publish_id = true;  // false: --no-env
+  bool publish_environment = true;  // all other DLOCK_*; false: --no-env, fence
   // objects for DLOCK_GRANTS, of the dlocks around this one
   std::vector<std::pair<Key, std::string>> inherited_grants;
   std::string place;  // of the locks, for DLOCK_GRANTS: a nested dlock compares it with its own

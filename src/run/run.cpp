@@ -13,7 +13,9 @@ namespace dlock::run {
 Outcome run(const Plan& given) {
   // These live as long as the process, like everything that the keeper's thread uses: it is never
   // joined, because a client library may block it for ever.
-  const Plan& plan = *new Plan(given);
+  Plan& own = *new Plan(given);
+  own.id = Owner::random().hex();
+  const Plan& plan = own;
   Entry& entry = *new Entry;
   if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
   Output& output = *new Output(plan);

@@ -114,11 +114,11 @@ void Supervisor::turn() {
     // no thread available: the job goes on
     thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);
   }
-  inner_.serve();
   for (const Event& e : gather(now)) step(e, now);
   if (can_be_ended())
     if (const auto end = hold_->end_requested(held_by())) step(event::EndRequested{*end}, now);
   step(event::Tick{}, now);
+  inner_.serve();
   if (stop_by_ != 0) stop();
 }
 
@@ -279,7 +279,7 @@ void Supervisor::start_job() {
 
 // 0, or an errno.
 int Supervisor::order_start() {
-  if (const FailedCall call = inner_.listen()) return call.error;
+  if (const FailedCall call = inner_.listen(plan_.id, Killer::dlock)) return call.error;
   std::string environment = job_environment(plan_, leases_, guard_pid_);
   if (environment.size() > Channel::max_payload)
     environment.resize(Channel::max_payload + 1);  // the guard sees that it is truncated

@@ -56,12 +56,13 @@ bool inner_hold[4];
 
 bool ordered, obeyed; /* the order Start, with the descriptors, was sent; was read */
 #define idle 0
-#define walks 1
+#define hands_over 1
 #define ready 2
 #define forked 3
 byte inner_start;     /* G2: waits for Start, hands over, is about to fork, has a job */
-byte at = NOBODY;     /* G2, handing over: at whom it looks */
-bool given[2];        /* G2 has a connection to D1, to G1 */
+byte at = NOBODY;     /* G2, handing over: who is next, G1 or D1 */
+bool given[2];        /* D1, G1 have what G2 has handed over, read or unread */
+bool passed_over;     /* D1, which was stopped and has too much unread */
 
 #ifdef SPARES
 bool put_off;  /* a pass of G1 was complete before Backstop began */
@@ -107,10 +108,12 @@ bool looked[2]; /* D1, G1: at who has connected */
 
 /* NOT COVERED in dlock-backends(7): a dlock and its own guard are both killed. */
 #define outer_excepted (faulty[D1] && faulty[G1])
+/* dlock-run(1), Nested runs: a stopped dlock that was passed over does not hold the inner lock. */
+#define passed_excepted (passed_over && faulty[G1])
 #ifdef SPARES
 #define inner_excepted (outer_excepted || (faulty[G2] && life[D2] != RUNS))
 #else
-#define inner_excepted outer_excepted
+#define inner_excepted (outer_excepted || passed_excepted)
 #endif
 
 #define member_of_inner(p) (p == X || p == Y)
@@ -285,7 +288,7 @@ inline guard_gone(r) {
 #endif
 }
 
-/* ---- the hand-over: at whom G2 looks listens, and there is no connection yet ---- */
+/* ---- the hand-over: to G1, then to D1, as far as they live ---- */
 
 #define to_be_given (at <= G1 && !given[at] && open(at))
 
@@ -366,7 +369,11 @@ end:
        left[0] = 1; outer_hold = 0; inner_hold[G1] = 0; printf("<1> sees its tree dead\n") }
   :: d_step { acts(G2) && !left[1] && inner_tree_is_dead &&
        (inner_start == forked || (ordered == obeyed && inner_start == idle && !open(D2))) ->
-       left[1] = 1; inner_hold[G2] = 0; printf("<3> sees its tree dead, and says so\n") }
+       left[1] = 1; inner_hold[G2] = 0;
+#ifndef NEVER_READS
+       inner_hold[D1] = 0; inner_hold[G1] = 0;
+#endif
+       printf("<3> sees its tree dead, and reads what it has handed over\n") }
 
   /* the start of the inner job */
   :: d_step { acts(D2) && !ordered && open(G2) ->
@@ -376,39 +383,34 @@ end:
 #if defined(SPARES) || defined(LATE)
        inner_start = ready;
 #else
-       inner_start = walks; at = parent[G2];
+       inner_start = hands_over; at = G1;
 #endif
        printf("<3> has the order\n") }
-  :: d_step { acts(G2) && inner_start == walks && to_be_given ->
+  :: d_step { acts(G2) && inner_start == hands_over && to_be_given ->
        give(at); printf("<3> hands over to <%d>\n", at) }
-  :: d_step { acts(G2) && inner_start == walks && to_be_given ->
+  :: d_step { acts(G2) && inner_start == hands_over && to_be_given && (at == G1 || !given[G1]) ->
 #ifdef GOES_WITHOUT
        given[at] = 1; printf("no room at <%d>: <3> goes on\n", at)
 #else
        inner_start = forked; printf("no room at <%d>: <3> refuses the start\n", at); at = NOBODY
 #endif
      }
-  :: d_step { acts(G2) && inner_start == walks && !to_be_given && at < INIT ->
-       at = parent[at]; printf("<3> goes up to <%d>\n", at) }
-  :: d_step { acts(G2) && inner_start == walks && !to_be_given && at < INIT && !lives(at) ->
-#ifdef WALKS_ONCE
-       at = INIT; printf("<3> finds that process gone\n")
-#else
-       at = parent[G2]; printf("<3> finds that process gone, and begins again at <%d>\n", at)
-#endif
-     }
-  :: d_step { acts(G2) && inner_start == walks && at == INIT ->
+  :: d_step { acts(G2) && inner_start == hands_over && to_be_given && at == D1 && given[G1] &&
+       stopped[D1] ->
+       given[D1] = 1; passed_over = 1; printf("<3> passes over <0>, which is stopped\n") }
+  :: d_step { acts(G2) && inner_start == hands_over && !to_be_given && at == G1 -> at = D1 }
+  :: d_step { acts(G2) && inner_start == hands_over && !to_be_given && at == D1 ->
        at = NOBODY;
 #ifdef LATE
        inner_start = forked;
 #else
        inner_start = ready;
 #endif
-       printf("<3> has been everywhere\n") }
+       printf("<3> has handed over\n") }
   :: d_step { acts(G2) && inner_start == ready ->
        life[X] = RUNS; parent[X] = G2;
 #ifdef LATE
-       inner_start = walks; at = parent[G2];
+       inner_start = hands_over; at = G1;
 #else
        inner_start = forked;
 #endif
@@ -417,12 +419,6 @@ end:
        life[Y] = RUNS; parent[Y] = X; printf("<5> forks <6>\n") }
 
   /* the ends of the duplicates */
-#ifndef NEVER_CLOSES
-  :: d_step { acts(G1) && inner_hold[G1] && left[1] ->
-       inner_hold[G1] = 0; printf("<1>, told dead, closes its duplicates\n") }
-  :: d_step { acts(D1) && inner_hold[D1] && left[1] ->
-       inner_hold[D1] = 0; printf("<0>, told dead, closes its duplicates\n") }
-#endif
 #ifdef END_RELEASES
   :: d_step { acts(G1) && inner_hold[G1] && !open(G2) ->
        inner_hold[G1] = 0; printf("<1> sees the end of the connection, and closes\n") }

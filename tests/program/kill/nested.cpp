@@ -3,8 +3,9 @@
 // granted while a member of the inner job lives, and no other process keeps it for long.
 #include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <cstddef>
 #include "guard_run.hpp"
 
 using namespace dlock::test;
@@ -18,8 +19,12 @@ struct Nested : Run {
 
   // The job of the outer run is a shell, which waits for `go`, and a member that outlives the inner
   // run.
-  void begin(std::vector<std::string> options, const std::string& recipe = "lease") {
+  void begin(std::vector<std::string> options, const std::string& recipe = "lease",
+             bool in_between = false) {
     std::string inner = "'" + program_from("DLOCK") + "'";
+    if (in_between)
+      inner +=
+          " run -b 'file:" + (dir / "locks") + "' --recipe " + recipe + " --key outer -- " + inner;
     for (const char* word : {"run", "-b", "--recipe", "--key"}) {
       inner += std::string(" ") + word;
       if (std::string(word) == "-b") inner += " 'file:" + (dir / "locks") + "'";
@@ -27,7 +32,7 @@ struct Nested : Run {
     }
     inner += " inner -- sh -c 'echo $$ > \"$0\"; exec sleep 60' '" + (dir / "job") + "'";
     options.insert(options.end(),
-                   {"--key", "outer", "--", "sh", "-c",
+                   {"--recipe", recipe, "--key", "outer", "--", "sh", "-c",
                     "sleep 60 & read -r go < '" + (dir / "gate") + "'; " + inner + "; wait"});
     REQUIRE(::mkfifo((dir / "gate").c_str(), 0600) == 0);
     start(std::move(options));
@@ -43,7 +48,9 @@ struct Nested : Run {
     find_inner();
   }
   void find_inner() {
-    REQUIRE(until_true([&] { return !read_file(dir / "job").empty(); }));
+    const bool is_up = until_true([&] { return !read_file(dir / "job").empty(); });
+    INFO(says());
+    REQUIRE(is_up);
     inner_job = std::stoi(read_file(dir / "job"));
     inner_guard = parent_of(inner_job);
     inner_dlock = parent_of(inner_guard);
@@ -53,14 +60,14 @@ struct Nested : Run {
     const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
     return std::stoi(stat.substr(stat.rfind(')') + 4));
   }
-  // Its guard is stopped, so nobody of the inner run ends the inner job.
+  // dlock is stopped first, so none of the two gives the lock back.
   void kill_inner_parties() const {
-    ::kill(inner_guard, SIGSTOP);
-    REQUIRE(until_true([&] { return state_of(inner_guard) == 'T'; }));
-    ::kill(inner_dlock, SIGKILL);
-    REQUIRE(until_true([&] { return !alive(inner_dlock); }));
-    ::kill(inner_guard, SIGKILL);
-    REQUIRE(until_true([&] { return !alive(inner_guard); }));
+    ::kill(inner_dlock, SIGSTOP);
+    REQUIRE(until_true([&] { return state_of(inner_dlock) == 'T'; }));
+    for (const pid_t party : {inner_guard, inner_dlock}) {
+      ::kill(party, SIGKILL);
+      REQUIRE(until_true([&] { return !alive(party); }));
+    }
   }
   static char state_of(pid_t pid) {
     const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
@@ -80,13 +87,14 @@ struct Nested : Run {
 
 // Traced, the inner job stays a member until its tracer lets it go. The inner guard does not.
 TEST_CASE("nested: the inner key is held until the inner job is dead, however the outer one ends") {
-  const std::string fault = GENERATE("dlock", "guard", "max-run", "dlock, out of descriptors");
+  const std::string fault = GENERATE("dlock", "guard", "max-run", "dlock, out of descriptors",
+                                     "dlock, above a run of its own key");
   const std::string recipe = GENERATE("lease", "flock");
   CAPTURE(fault, recipe);
   Nested it;
   it.begin(fault == "max-run" ? std::vector<std::string>{"--max-run", "3s", "-k", "0"}
                               : std::vector<std::string>{},
-           recipe);
+           recipe, fault == "dlock, above a run of its own key");
   if (fault == "dlock, out of descriptors") {
     rlimit none{0, 0};
     REQUIRE(::prlimit(it.outer_guard, RLIMIT_NOFILE, &none, nullptr) == 0);
@@ -149,54 +157,76 @@ TEST_CASE("nested: without the inner dlock and guard the inner key is held until
   CHECK(it.is_granted("inner"));
 }
 
-// The shell between the inner dlock and the outer guard dies while the inner guard reads who is above
-// it.
-TEST_CASE("nested: an ancestor that dies during the hand-over hides nobody above it") {
+// What the inner guard sends a process that is stopped stays on its way, where the kernel counts it
+// against all programs of this user.
+TEST_CASE("nested: runs in the job of a stopped dlock begin and end, and their keys get free") {
+  const bool guard_stops = GENERATE(false, true);
+  CAPTURE(guard_stops);
   Nested it;
   it.begin({});
-  Run other;  // has the inner key meanwhile
-  other.start_as(it.command({"--status", "9", "--key", "inner", "--", "sleep", "60"}));
-  REQUIRE(other.events->wait("acquired", patience));
-  REQUIRE(::write(it.gate.get(), "go\n", 3) == 3);
-  const auto child = [](pid_t of, const std::string& name) {
-    pid_t found = 0;
-    REQUIRE(until_true([&] {
-      for (const pid_t p : children_of(of))
-        if (command_line(p).starts_with(name)) found = p;
-      return found > 0;
-    }));
-    return found;
-  };
-  const pid_t shell = child(it.outer_guard, "sh -c");
-  const pid_t guard = child(child(shell, program_from("DLOCK")), "lock-guard: inner");
-  REQUIRE(::ptrace(PTRACE_SEIZE, guard, nullptr, PTRACE_O_TRACESYSGOOD) == 0);
-  REQUIRE(::ptrace(PTRACE_INTERRUPT, guard, nullptr, nullptr) == 0);
-  other.dlock->signal(SIGTERM);
-  const std::string file = "/proc/" + std::to_string(shell) + "/stat";
-  for (bool killed = false; !killed;) {
-    int status = 0;
-    REQUIRE(::waitpid(guard, &status, __WALL) == guard);
-    REQUIRE(WIFSTOPPED(status));
-    __ptrace_syscall_info call{};
-    ::ptrace(PTRACE_GET_SYSCALL_INFO, guard, sizeof call, &call);
-    if (call.op == PTRACE_SYSCALL_INFO_ENTRY && call.entry.nr == SYS_openat) {
-      std::string name(file.size(), ' ');
-      iovec here{name.data(), name.size()},
-          there{reinterpret_cast<void*>(call.entry.args[1]), name.size()};
-      if (::process_vm_readv(guard, &here, 1, &there, 1, 0) > 0 && name == file) {
-        ::kill(shell, SIGKILL);
-        REQUIRE(until_true([&] { return ::kill(shell, 0) != 0; }));
-        killed = true;
+  it.dlock->signal(SIGSTOP);
+  REQUIRE(it.dlock->wait_stopped(patience));
+  if (guard_stops) ::kill(it.outer_guard, SIGSTOP);
+  it.go();
+  std::string runs;  // none during an exec
+  REQUIRE(until_true([&] {
+    runs = read_file("/proc/" + std::to_string(it.inner_job) + "/environ");
+    return runs.find("DLOCK_RUNS=") != runs.npos;
+  }));
+  const auto from = runs.find("DLOCK_RUNS=") + 11;
+  const std::string outer = runs.substr(from, runs.find(':', from) - from);
+  for (int i = 0; i < 12; ++i) {
+    Spawn s = it.spawn(it.command({"--key", "other", "-n", "--", "true"}));
+    s.env.emplace_back("DLOCK_RUNS", outer);
+    Process p = Process::start(s);
+    ::close(s.fds[2].second);
+    CHECK(describe(p.wait(patience)) == "exit 0");
+  }
+  ::kill(it.inner_dlock, SIGKILL);
+  CHECK(until_true([&] { return it.is_granted("inner"); }));
+  ::kill(it.outer_guard, SIGCONT);
+  it.dlock->signal(SIGCONT);
+  it.dlock->signal(SIGTERM);
+  CHECK(it.end() == "signal 15 (TERM)");
+}
+
+TEST_CASE("nested: another user who connects without end delays nothing") {
+  if (::geteuid() != 0) {
+    WARN("SKIPPED: another user needs root");
+    return;
+  }
+  Run it;
+  it.start({"--max-run", "1s", "-k", "0", "--key", "k", "--", "sleep", "60"});
+  REQUIRE(it.events->wait("acquired", patience));
+  std::vector<std::string> names;
+  REQUIRE(until_true([&] {
+    names.clear();
+    const std::string all = read_file("/proc/net/unix");
+    for (auto at = all.find("@dlock-run/"); at != all.npos; at = all.find("@dlock-run/", at + 1))
+      names.push_back(all.substr(at + 1, all.find('\n', at) - at - 1));
+    return names.size() >= 2;
+  }));
+  std::vector<pid_t> others;
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(::fork());
+    if (others.back() != 0) continue;
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
+    for (;;) {  // the wait of each turn is a blocking connect()
+      for (const std::string& name : names) {
+        sockaddr_un to{};
+        to.sun_family = AF_UNIX;
+        std::memcpy(to.sun_path + 1, name.data(), name.size());
+        const Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+        ::connect(fd.get(), reinterpret_cast<sockaddr*>(&to),
+                  static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()));
       }
     }
-    REQUIRE(::ptrace(killed ? PTRACE_DETACH : PTRACE_SYSCALL, guard, nullptr, nullptr) == 0);
   }
-  it.find_inner();
-  it.kill_inner_parties();
-  CHECK_FALSE(it.is_granted("inner"));
-  it.dlock->signal(SIGTERM);
-  CHECK(it.end() == "signal 9 (KILL)");
-  CHECK(it.is_granted("inner"));
+  CHECK(it.end() == "exit 124");
+  for (const pid_t p : others) {
+    ::kill(p, SIGKILL);
+    ::waitpid(p, nullptr, 0);
+  }
 }
 
 // dlock is PID 1 and had a child, whose pid a member of the job gets later.
