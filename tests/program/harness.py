@@ -2,7 +2,8 @@
 """dlock as its users see it, for all tests of this folder: a case has a directory, an environment
 and a store of its own, starts dlock without a shell, and waits for events, with a bound. At its end
 no process of it is left. When it fails it says what dlock said, and how to repeat it."""
-import json, os, re, select, shlex, shutil, signal, socket, subprocess, sys, tempfile, time, unittest
+import json, os, re, select, shlex, shutil, signal, socket, subprocess
+import sys, tempfile, time, unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -326,6 +327,10 @@ class Case(unittest.TestCase):
 
     def start_lease(self, *words, **more):
         return self.lease(*words, run=self.start, **more)
+
+    def at_terminal(self, words, script):
+        """dlock on a terminal of its own, which `script` reads and types at (pty_drive.cpp)."""
+        return self.program(tool("pty_drive"), DLOCK, *words, input=script + "\n")
 
     # What dlock shows
 
