@@ -15,7 +15,7 @@ DLOCK = os.environ.get("DLOCK", "")
 # What a case gets is the environment of the test without what would change dlock's behaviour.
 clean = {name: value for name, value in os.environ.items() if name == "DLOCK_TEST_MUTANT" or
          not name.startswith(("DLOCK_", "XDG_"))}
-BUSY, UNAVAILABLE, REFUSED = 75, 69, 77
+BUSY, UNAVAILABLE = 75, 69
 
 
 def tool(name):
@@ -342,23 +342,28 @@ class Case(unittest.TestCase):
         return self.dlock("inspect", "-J", *words, wanted=wanted, **more).json
 
     def holder(self, key="k"):
-        return self.inspected(key)["holders"][0]
+        return within(f"{key} has a holder", lambda: self.inspected(key)["holders"])[0]
 
-    def held(self, key):
-        return self.dlock("inspect", "--check", key, wanted=None).status == BUSY
+    def known(self, key):
+        """What `inspect --check` says of a key. Masters of a busy machine may not answer in time:
+        then they are asked again."""
+        return within(f"the state of {key} is known", lambda: next(
+            (done for done in [self.dlock("inspect", "--check", key, wanted=None)]
+             if done.status != UNAVAILABLE), None))
 
     def is_held(self, key):
-        self.dlock("inspect", "--check", key, wanted=BUSY)
+        done = self.known(key)
+        self.assertEqual(BUSY, done.status, f"{key} is not held\n{done}")
 
     def is_free(self, key):
-        self.dlock("inspect", "--check", key)
+        done = self.known(key)
+        self.assertEqual(0, done.status, f"{key} is not free\n{done}")
 
     def until_free(self, key):
-        within(f"{key} is free",
-               lambda: self.dlock("inspect", "--check", key, wanted=None).status == 0)
+        within(f"{key} is free", lambda: self.known(key).status == 0)
 
     def until_held(self, key):
-        within(f"{key} is held", lambda: self.held(key))
+        within(f"{key} is held", lambda: self.known(key).status == BUSY)
 
     def until_waiting(self, n, key="k"):
         within(f"{n} wait for {key}", lambda: len(self.inspected(key)["waiters"]) == n)
