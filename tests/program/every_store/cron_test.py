@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """For cron: --min-hold, --once-per, --splay, -E 0."""
-import os, signal, subprocess, sys, time
+import os, signal, subprocess, sys, time, unittest
 import stores
 from stores import STORE
 from harness import ROOT, boottime, read, within
@@ -30,6 +30,9 @@ class Hosts(stores.Case):
         self.needs_starts()
         self.hosts("--once-per", "1500ms")
 
+    for_an_hour = unittest.skipIf(STORE == "zookeeper", "no session lasts for an hour")
+
+    @for_an_hour
     def test_at_once(self):
         """The same without a tick that must be in time."""
         for option in "--min-hold", "--once-per":
@@ -43,6 +46,7 @@ class Hosts(stores.Case):
                 self.assertEqual("\n", read("ran"))
                 os.unlink("ran")
 
+    @for_an_hour
     def test_control(self):
         """What the tests above count: without both the second host of a tick runs the job."""
         for options, runs in ([], 2), (["--min-hold", "1h"], 1), (["--once-per", "1h"], 1):
