@@ -281,7 +281,7 @@ class Case(unittest.TestCase):
         ended = Ended(words, env, done.returncode, done.stdout or "", done.stderr or "")
         self.said.append(ended)
         if wanted is not None:
-            self.assertIn(ended.status, wanted if isinstance(wanted, tuple) else (wanted,),
+            self.assertIn(ended.status, (wanted,) if isinstance(wanted, int) else wanted,
                           f"status\n{ended}")
         return ended
 
