@@ -261,14 +261,15 @@ class Nested(harness.Case):
 
     def test_outer_is_killed(self):
         """The inner lock and job end."""
-        os.mkfifo("tree")
-        outer = self.start_key("--", DLOCK, "run", "--key", "inner", "--", TREE, "tree")
-        with open(os.open("tree", os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as tree:
+        mark = self.dir + "/tree"  # of its processes
+        os.mkfifo(mark)
+        outer = self.start_key("--", DLOCK, "run", "--key", "inner", "--", TREE, mark)
+        with open(os.open(mark, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as tree:
             within("the tree", lambda: tree.read(100) == b"complete 12\n")
         outer.send(signal.SIGKILL).end(-9)
         # The next holder of each key finds no living member of that tree.
         for key in "inner", "k":
-            done = self.dlock("run", "--key", key, "--", TREE, "--count", "tree", bound=20)
+            done = self.dlock("run", "--key", key, "--", TREE, "--count", mark, bound=20)
             self.assertEqual("0\n", done.out)
 
     def test_until_the_last_member(self):
