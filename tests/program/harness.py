@@ -162,7 +162,9 @@ class Run:
         for pid in [*children(self.pid), self.pid]:
             kill(*children(pid), pid)
         self.process.wait()
-        os.close(self.pidfd)
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+        self.pidfd = -1
 
     @property
     def err(self):
