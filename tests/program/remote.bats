@@ -29,6 +29,7 @@ CONFIG
     echo $! >"$dir/server.pid"
     until grep -qE 'listening|Cannot|rror' "$dir/server.err"; do
       kill -0 $! 2>/dev/null || break
+      sleep 0.02
     done
     ! grep -q listening "$dir/server.err" || break
   done
