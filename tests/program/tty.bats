@@ -1,7 +1,15 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # `dlock run` on a terminal: the steps are those of pty_drive.
-load run_helpers
+load common
+
+setup() {
+  clean_environment
+  if (: </dev/tty) 2>/dev/null; then
+    fail 'these tests want no terminal: run them by ctest, or under setsid -w'
+  fi
+}
+teardown() { [ -z "${holder-}" ] || kill -KILL "$holder" 2>/dev/null || :; }
 
 # A `dlock run` on the fake leased backend, for the shells below: $D -- COMMAND.
 export D
@@ -41,22 +49,22 @@ STEPS
 }
 
 @test "a loop around a dlock that waits ends on Ctrl-C, and its place in the queue with it" {
-  start holder on_file -- sh -c 'until [ -e let_go ]; do sleep 0.02; done'
-  event holder acquired
+  export DLOCK_BACKEND=file:$PWD/locks
+  "$DLOCK" run --key k -- sleep 300 3>&- &
+  holder=$!
+  eventually is_held k
   on_tty bash -c 'for i in 1 2 3; do
-      "$DLOCK" run -b "file:$0/locks" --key k --status ev -- touch ran
+      "$DLOCK" run --key k --status ev -- touch ran
     done
-    echo later' "$dir" <<'STEPS'
+    echo later' <<'STEPS'
     file ev
     expect waiting
     type \x03
     end signal 2 (INT)
     reject later
 STEPS
-  assert_equal "$(waiters)" 0
+  waiting 0 k
   [ ! -e ran ]
-  touch let_go
-  ended holder
 }
 
 @test "Ctrl-C and Ctrl-\\ reach the command once, and neither starts --kill-after nor escalates" {
@@ -234,7 +242,7 @@ STEPS
     file lines
     hangup
 STEPS
-  assert_equal "$("$RESISTING_TREE" --count "$dir/tree")" 0
+  assert_equal "$("$RESISTING_TREE" --count "$PWD/tree")" 0
 }
 
 @test "a HUP from a process just before the hang-up does not hide it: what survives is ended" {

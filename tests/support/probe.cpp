@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts that a shell cannot see exactly:
-//   probe fds FILE            writes the open descriptors to FILE, one `NUMBER TARGET ACCESS
-//   [cloexec]` per line
-//   probe args FILE ARG...    writes the arguments to FILE, each in hex
-//   probe end FILE CMD...     runs CMD with no ignored signals except nohup(1)'s; its pid is in
-//   FILE.pid
-//                             while it runs, its end in FILE (`signal 15 (TERM)`) after
+// What a shell cannot see exactly: `probe fds FILE` writes the open descriptors to FILE, a line
+// `NUMBER TARGET ACCESS [cloexec]` each.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -58,44 +51,11 @@ int fds(const char* file) {
   return 0;
 }
 
-int args(const char* file, char** argv) {
-  std::string text;
-  for (; *argv; ++argv, text += '\n')
-    for (const char* c = *argv; *c; ++c) {
-      char hex[3];
-      std::snprintf(hex, sizeof hex, "%02x", static_cast<unsigned char>(*c));
-      text += hex;
-    }
-  write_file(file, text);
-  return 0;
-}
-
-int end_of(const std::string& file, char** command) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, &before);  // signals to the whole group are for the command
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    // a shell starts background jobs with these ignored
-    for (int sig : {SIGINT, SIGQUIT}) ::signal(sig, SIG_DFL);
-    ::sigprocmask(SIG_SETMASK, &before, nullptr);
-    ::execvp(command[0], command);
-    ::_exit(98);
-  }
-  write_file(file + ".pid", std::to_string(pid) + "\n");
-  int status = 0;
-  if (::waitpid(pid, &status, 0) != pid) give_up(std::string("waitpid: ") + std::strerror(errno));
-  write_file(file, describe(status) + "\n");
-  return 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string what = argc > 2 ? argv[1] : "";
   if (what == "fds" && argc == 3) return fds(argv[2]);
-  if (what == "args") return args(argv[2], argv + 3);
-  if (what == "end" && argc > 3) return end_of(argv[2], argv + 3);
-  std::fprintf(stderr, "usage: probe fds FILE | args FILE ARG... | end FILE COMMAND...\n");
+  std::fprintf(stderr, "usage: probe fds FILE\n");
   return 64;
 }

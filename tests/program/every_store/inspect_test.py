@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What inspect shows of holders, on each kind of store."""
+import os, re, socket, unittest
+import stores
+from stores import STORE
+
+HOST = re.escape(socket.gethostname())
+with_permits = unittest.skipIf(STORE == "redlock", "this recipe has no permits")
+
+
+class Inspect(stores.Case):
+    def keep(self, *words):
+        self.acquired("--keep", "--watch-pid", str(os.getpid()), "--key", *words)
+
+    @unittest.skipIf(STORE in ("redlock", "zookeeper", "etcd"),
+                     "nothing is left there of a lease that has ended")
+    def test_ended_lease(self):
+        """Listed by --stale, shown with its holder, and free to take."""
+        self.acquired("-b", self.with_item("short_ttl=yes"), "--key", "k", "--ttl", "200ms",
+                      "--reason", "half way")
+        self.acquired("--key", "live")
+        self.until_free("k")
+        self.listed("k  stale  0\n", "--stale", "-o", "KEY,STATE,HOLDERS")
+        self.listed("live\n", "--held", "-o", "KEY")
+        seen = self.dlock("inspect", "k")
+        for line in ("state    stale, exclusive", f"holder +{HOST}:[0-9]+ .*",
+                     " +lease has ended [0-9.]+[um]?s ago; the key can be taken",
+                     " +reason half way"):
+            self.assertLine(line, seen)
+        self.assertNoLine("(force|revoke|kill) ", seen)
+        self.assertNotIn("shown", seen.out)
+        self.assertIn("k is not held",
+                      self.dlock("release", "--key", "k", "--force", wanted=64).err)
+        self.dlock("release", "--key", "k", "--revoke", "--wait", "10s", wanted=75)
+        self.key("-n", "--", "true")
+        self.listed("", "--stale", "-o", "KEY")
+
+    def test_free_again(self):
+        """A key that was taken and is free again is not called never taken."""
+        self.key("--", "true")
+        more = r" \(this recipe keeps no record of a free key\)" if STORE == "zookeeper" else ""
+        self.assertLine("state    free" + more, self.dlock("inspect", "k"))
+
+    @with_permits
+    def test_permits(self):
+        """How many of how many, and limits that differ."""
+        self.keep("k", "--limit", "3")
+        self.keep("k", "--limit", "3")
+        seen = self.dlock("inspect", "k")
+        self.assertLine("state    held, permit, 2 of 3 permits", seen)
+        self.assertNotIn("differ", seen.out)
+        self.assertLine("revoke +.* --revoke --wait 1m # asks all 2 holders", seen)
+        self.assertEqual([3, 3], [holder["limit"] for holder in self.inspected("k")["holders"]])
+        done = self.key("-n", "--limit", "2", "--", "true", wanted=75)
+        self.assertIn("(one of --limit 3, and here it is --limit 2: use the same everywhere)",
+                      done.err)
+        self.start_key("--limit", "2", "--", "true")
+        self.until_waiting(1)
+        seen = self.dlock("inspect", "k")
+        self.assertLine("state    held, permit, 2 permits", seen)
+        self.assertLine(r"note +the limits differ \(2 by .*, 3 by .*\): each counts all holders "
+                        "against its own; use the same everywhere", seen)
+        self.assertEqual(2, self.inspected("k")["waiters"][0]["limit"])
+        self.keep("full", "--limit", "1")
+        done = self.dlock("run", "-n", "--key", "full", "--limit", "1", "--", "true", wanted=75)
+        self.assertIn("(one of --limit 1); not waiting", done.err)
+
+    @with_permits
+    def test_shared_beside_permits(self):
+        """It is pointed out."""
+        self.keep("k", "--limit", "3")
+        self.keep("k", "--shared")
+        seen = self.dlock("inspect", "k")
+        self.assertLine("note     a --shared lock beside --limit counts as one of the permits",
+                        seen)
+        self.assertLine("state +held, (permit|shared), 2 of 3 permits", seen)
+
+
+stores.main()

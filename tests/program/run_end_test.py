@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a command under `dlock run` ends."""
+import glob, os, re, signal, subprocess, time
+import harness
+from harness import DLOCK, alive, children, kill, read, tool, within
+
+PIPE, TERM, INT = subprocess.PIPE, signal.SIGTERM, signal.SIGINT
+SIGNAL_JOB = tool("signal_job")
+# A command that ignores what asks it to end, reports it, and lives.
+STUBBORN = ["sh", "-c", 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done']
+
+
+class Asked(harness.Case):
+    """To end, by a signal or a time."""
+
+    def test_kill_after(self):
+        """TERM, then KILL after --kill-after, at once with 0: the whole tree."""
+        for after in "300ms", "0":
+            with self.subTest(after):
+                run = self.start_key("-k", after, "--", *STUBBORN)
+                run.prints("up")
+                run.send(TERM).end(-9)
+                self.assertEqual("acquired kill job_dead released exit", run.told())
+                self.key("-n", "--", "true")
+
+    def test_second_signal(self):
+        """It escalates. (The same one within 100 ms does not: pure, policy_signal_test.)"""
+        run = self.start_key("-k", "60s", "--", *STUBBORN)
+        run.prints("up")
+        run.send(TERM).send(INT).end(-9)
+        run = self.start_key("-k", "60s", "--", SIGNAL_JOB, "print")
+        run.prints("up")
+        run.send(INT).prints("got 2")
+        self.assertFalse(run.ends_within(0.2))  # the next one is another: more than 100 ms later
+        run.send(INT).end(-9)
+
+    def test_max_run(self):
+        """124, with TERM first and KILL after --kill-after."""
+        self.key("--max-run", "300ms", "--", "sleep", "60", wanted=124)
+        # Ignored from its start: the shell of the command might not come to its trap in 300 ms.
+        run = self.start_key("--max-run", "300ms", "-k", "300ms", "--", *STUBBORN,
+                             preexec_fn=lambda: signal.signal(TERM, signal.SIG_IGN))
+        run.end(124)
+        self.assertEqual("acquired term kill job_dead released exit", run.told())
+        self.key("--max-run", "20s", "--", "sh", "-c", "exit 3", wanted=3)
+        self.key("--max-run", "0", "--", "sh", "-c", "sleep 0.2; exit 3", wanted=3)
+
+    def test_signal(self):
+        """--signal: the signal of a request to end."""
+        self.key("--max-run", "300ms", "--signal", "USR1", "--", SIGNAL_JOB, "exit", "9",
+                 wanted=124)
+        # Pending until the command takes it, should that be later than 300 ms.
+        run = self.start_key("--max-run", "300ms", "--signal", "12", "--", SIGNAL_JOB, "print",
+                             before=("env", "--block-signal=USR2"))
+        run.prints("got 12")
+        run.send(TERM).end(124)
+
+
+class MinHold(harness.Case):
+    def test_lease(self):
+        """dlock exits at once, the lease is set to the remainder."""
+        run = self.start_lease("--min-hold", "20s", "--ttl", "5s", "--", "sh", "-c", "exit 5")
+        run.end(5)
+        self.assertEqual("acquired job_dead detached exit", run.told())
+
+    def test_lock_of_the_process(self):
+        """It cannot outlive dlock, which goes on holding; a signal ends that."""
+        run = self.start_lease("--recipe", "process", "--min-hold", "60s", "--", "sh", "-c",
+                               "exit 5")
+        run.event("job_dead")
+        run.says("--min-hold")
+        run.send(TERM).end(5)
+        self.assertEqual("acquired job_dead released exit", run.told())
+
+
+class Descendants(harness.Case):
+    def test_wait(self):
+        """A line after a second names pids and option; the lock is held to their end."""
+        os.mkfifo("gate")
+        run = self.start_key("--", "sh", "-c",
+                             "setsid sh -c 'echo $$; read go <gate' & exit 5")
+        pid = run.prints("\n") and run.out.strip()
+        run.says("\n")
+        self.assertRegex(run.err, rf"\Adlock: k: [^\n]*[ :]{pid}[ ;,][^\n]*--descendants"
+                         r"[^\n]*kill[^\n]*\n\Z")
+        self.key("-n", "--", "true", wanted=75)
+        harness.write("gate", "go\n")
+        run.end(5)
+        self.key("-n", "--", "true")
+
+    def test_kill(self):
+        """TERM, then KILL after --kill-after, and the command's status."""
+        self.key("--descendants", "kill", "-k", "300ms", "--", "sh", "-c",
+                 "setsid sleep 60 & exit 5", wanted=5)
+        os.mkfifo("up")
+        run = self.start_key("--descendants", "kill", "-k", "300ms", "--", "sh", "-c", """
+            setsid sh -c 'trap "" TERM; echo $$; echo >up; while :; do sleep 1; done' &
+            read up <up; exit 5""")
+        run.end(5)
+        self.assertRegex(run.told(), r"kill job_dead released exit\Z")
+        self.assertFalse(alive(int(run.out)))
+        self.key("-n", "--", "true")
+
+    def test_signals(self):
+        """During the wait for descendants they reach them."""
+        run = self.start_key("--", "sh", "-c", """
+            setsid sh -c 'trap "echo bye; exit" USR1; echo up; while :; do sleep 0.05; done' &
+            exit 5""")
+        run.prints("up")
+        run.says("--descendants")
+        run.send(signal.SIGUSR1).end(5)
+        self.assertEqual("up\nbye\n", run.out)
+
+
+class Lost(harness.Case):
+    """The lock is lost, or may be."""
+
+    def test_lost(self):
+        """123, TERM to the command, and no release."""
+        # Pending until the command takes it, should that be later than the loss.
+        run = self.start_lease("--ttl", "6s", "--", SIGNAL_JOB, "print", faults="lost_after=0",
+                               before=("env", "--block-signal=TERM"))
+        run.end(123)
+        self.assertEqual("up\ngot 15\n", run.out)
+        self.assertRegex(run.told(), r"\Aacquired (lost term|term lost) job_dead exit\Z")
+        self.assertIn("the lock is lost", run.err)
+
+    def test_exec(self):
+        """--on-lost exec: the command runs beside the job, with its variables; the job goes on."""
+        run = self.start_lease(
+            "--ttl", "2s", "--on-lost", 'exec:echo "$DLOCK_KEY $DLOCK_TOKEN" >helper; echo >gate',
+            "--", "sh", "-c", 'echo "$DLOCK_KEY $DLOCK_TOKEN" >job; mkfifo gate; read go <gate; '
+            "exit 5", faults="lost_after=0")
+        run.end(123)
+        self.assertRegex(read("job"), r"\Ak [0-9]+\n\Z")
+        self.assertEqual(read("job"), read("helper"))
+
+    def test_exec_without_end(self):
+        """--on-lost exec: a command that does not end is killed after --ttl."""
+        os.mkfifo("gate")
+        run = self.start_lease(
+            "--ttl", "2s", "--on-lost",
+            'exec:trap "" TERM HUP; echo $$ >helper; echo >gate; sleep 600',
+            "--", "sh", "-c", "read go <gate; exit 5", faults="lost_after=0")
+        run.end(123)
+        self.assertFalse(alive(int(read("helper"))))
+
+    def test_exec_delays_no_kill(self):
+        """--on-lost exec: a command that does not end cannot delay the kill of the job."""
+        run = self.start_lease(
+            "--ttl", "12s", "-k", "300ms",
+            "--on-lost", 'exec:trap "" TERM; echo $$ >helper; sleep 600', "--",
+            "sh", "-c", 'trap "" TERM; echo $$; while :; do sleep 1; done', faults="lost_after=0")
+        run.event("lost")
+        run.until("the helper", lambda: read("helper").endswith("\n"))
+        run.send(TERM).end(123)
+        for pid in run.out, read("helper"):
+            self.assertFalse(alive(int(pid)))
+
+    def test_on_lost_signal(self):
+        """The job gets it, and goes on: 123."""
+        run = self.start_lease("--ttl", "2s", "--on-lost", "signal:USR1", "--", "sh", "-c", """
+            trap "echo usr1; got=yes" USR1
+            until [ "$got" ]; do sleep 0.02; done; sleep 0.1; exit 5""", faults="lost_after=0")
+        run.end(123)
+        self.assertEqual("usr1\n", run.out)
+
+    def test_renewals_fail(self):
+        """Reported once, and again when they work."""
+        run = self.start_lease("--ttl", "2s", "--", "sleep", "60", faults="renew_fails_after=1")
+        run.end(123)
+        self.assertRegex(run.told(), r"\Aacquired renewed renew_failed jeopardy"
+                         r"( renew_failed| term| lost)* job_dead exit\Z")
+        self.assertRegex(run.told().replace(" renew_failed", ""),
+                         r"\Aacquired renewed jeopardy (term lost|lost term) job_dead exit\Z")
+        self.assertEqual(1, run.err.count("cannot renew"))
+
+    def test_release_fails(self):
+        """Or hangs: warning, event, the command's status, in a bounded time."""
+        run = self.start_lease("--ttl", "3s", "--", "sh", "-c", "exit 5", faults="hang_release=1")
+        run.end(5)
+        self.assertEqual("acquired job_dead not_released exit", run.told())
+        self.assertRegex(run.err, r"\Adlock: k: not released")
+        self.lease("--ttl", "3s", "--", "sh", "-c", "exit 5", wanted=5, faults="lose=release")
+
+    def test_no_effect(self):
+        """Of a lost reply and of a slow store."""
+        for faults in "lose=renew", "drip=100ms", "grant_after=300ms":
+            with self.subTest(faults):
+                run = self.start_lease("--ttl", "3s", "--", "sh", "-c", "read go; exit 5",
+                                       faults=faults, stdin=PIPE)
+                run.event("renewed")
+                run.go().end(5)
+
+    def test_forced_release(self):
+        """It ends the command with 123."""
+        run = self.start_key("-k", "300ms", "--", "sleep", "60")
+        run.event("acquired")
+        self.dlock("release", "--key", "k", "--force", "--yes")
+        run.end(123)
+
+
+class Killed(harness.Case):
+    """dlock, with its guard or without; and the control groups of jobs."""
+
+    def test_both(self):
+        """The command dies with them."""
+        run = self.start_lease("--", "sh", "-c", "echo $$; exec sleep 60")
+        run.prints("\n")
+        kill(run.guard, run.pid)
+        run.end(-9)
+        within("the end of the command", lambda: not alive(int(run.out)))
+
+    def use_a_cgroup(self):
+        """The control groups of the job of a run that goes on, and that run."""
+        mounts = [line.split()[1] for line in read("/proc/mounts").splitlines()
+                  if " cgroup2 " in line]
+        own = re.search("(?m)^0::(.*)$", read("/proc/self/cgroup"))
+        self.groups = mounts[0] + own[1].rstrip("/") if mounts and own else ""
+        if not os.access(self.groups + "/cgroup.procs", os.W_OK):
+            self.skipTest("no cgroup v2 that may be written")
+        other = self.start_lease("--", "sh", "-c", "echo up; exec sleep 60")
+        other.prints("up")
+        if not os.path.exists(self.group_of(other)):
+            self.skipTest("dlock makes no cgroup here")
+        return self.group_of(other), other
+
+    def group_of(self, run):
+        return f"{self.groups}/dlock-{run.guard}-{os.stat('/proc/self/ns/pid').st_ino}"
+
+    def test_empty_cgroup(self):
+        """That of the job is removed by the next run, those in use stay."""
+        in_use, other = self.use_a_cgroup()
+        run = self.start_key("--", "sh", "-c", "echo up; exec sleep 60")
+        run.prints("up")
+        guard, empty = run.guard, self.group_of(run)
+        self.assertTrue(os.path.exists(empty))
+        kill(guard, run.pid)
+        run.end(-9)
+        within("the guard is gone", lambda: not alive(guard))
+        self.key("--", "true")
+        self.assertFalse(os.path.exists(empty))
+        self.assertTrue(os.path.exists(in_use))
+        other.send(TERM).end()
+
+    def test_cgroups_of_other_namespaces(self):
+        """Empty ones of other PID namespaces, as of killed containers, are removed, however
+        many."""
+        in_use, other = self.use_a_cgroup()
+        space, mark = in_use.rpartition("-")[2], f"-{os.getpid()}"
+        dead = [f"{self.groups}/dlock-{n}{mark}" for n in range(101, 201)]
+        foreign = f"{self.groups}/dlock-of{mark}"  # not dlock's
+        living = []  # as of guards that live
+        made = []
+        self.addCleanup(lambda: [os.rmdir(path) for path in made if os.path.exists(path)])
+        for _ in range(100):
+            sleeper = subprocess.Popen(["sleep", "600"], env=self.env)
+            self.addCleanup(sleeper.wait)
+            self.addCleanup(sleeper.kill)
+            living.append(f"{self.groups}/dlock-{sleeper.pid}-{space}")
+        for path in [*dead, foreign, *living]:
+            os.mkdir(path)
+            made.append(path)
+        self.key("--", "true")
+        left = [path for path in [*dead, foreign, *living, in_use] if os.path.exists(path)]
+        self.assertEqual([foreign, *living, in_use], left)
+        other.send(TERM).end()
+
+    def test_guard_before_the_job(self):
+        """A guard that is killed before the job starts leaves no cgroup."""
+        holder = self.start_key("--", "sleep", "60")
+        holder.event("acquired")
+        caught = 0
+        for _ in range(50):  # the guard removes its cgroup after 50 ms
+            run = subprocess.Popen([DLOCK, "run", "--key", "k", "--", "true"], env=self.env,
+                                   stderr=subprocess.DEVNULL)
+            guard, = within("the guard", lambda: children(run.pid) or run.poll() is not None)
+            made, until = [], time.monotonic() + 0.03
+            while not made and time.monotonic() < until:
+                time.sleep(0.001)
+                made = glob.glob(f"/sys/fs/cgroup/**/dlock-{guard}-*")
+                made += glob.glob(f"/sys/fs/cgroup/dlock-{guard}-*")
+            kill(guard)
+            self.assertEqual(69, run.wait(20))
+            self.assertEqual([], [path for path in made if os.path.exists(path)])
+            caught += bool(made)
+            if caught == 3:
+                return
+        if not caught:
+            self.skipTest("no cgroup of version 2 to write to here")
+
+
+harness.main()
