@@ -5,7 +5,7 @@ import os, signal
 import harness
 from harness import FAKE, read
 
-SLACK = 5  # s: for a machine that is busy
+SLACK = 3  # s: for a machine that is busy
 TIMES = ["--connect-timeout", "1s", "--op-timeout", "500ms"]
 SILENT = "dlock: k: the store did not answer in time\n"
 
