@@ -58,7 +58,7 @@ bool proc_is_of_our_namespace() {
 // two.
 std::string why(const FailedCall& call) {
   if (call.error == EMFILE || call.error == ENFILE) return "out of descriptors (ulimit -n)";
-  if (call.error == EAGAIN)
+  if (call.error == EAGAIN && std::string_view(call.name) != "sendmsg")
     return "too many processes and threads of this user (ulimit -u) or cgroup (pids.max); "
            "a run needs up to 6, the command among them";
   return std::string(call.name).append(": ").append(::strerrordesc_np(call.error));

@@ -262,14 +262,13 @@ void Supervisor::hand_over() {
 
 void Supervisor::start_job() {
   announcer_.clear_line();
-  const int error = order_start();
+  const FailedCall call = order_start();
   holds_.clear();
-  if (error == EPIPE || error == ECONNRESET) {
+  if (call.error == EPIPE || call.error == ECONNRESET) {
     ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file will follow
-  } else if (error != 0) {
-    announcer_.start_failed(
-        fmt::format("the order to the guard process failed: {}", ::strerrordesc_np(error)));
-    for (const Action& a : policy_.step(event::StartFailed{error}, Clock::now())) perform(a);
+  } else if (call) {
+    announcer_.start_failed(fmt::format("the order to the guard process failed: {}", why(call)));
+    for (const Action& a : policy_.step(event::StartFailed{call.error}, Clock::now())) perform(a);
     ::shutdown(guard_.fd(), SHUT_WR);  // no more messages: it sends tree_dead and exits
     return;
   }
@@ -277,9 +276,8 @@ void Supervisor::start_job() {
   announcer_.acquired(leases_.front());
 }
 
-// 0, or an errno.
-int Supervisor::order_start() {
-  if (const FailedCall call = inner_.listen(plan_.id, Killer::dlock)) return call.error;
+FailedCall Supervisor::order_start() {
+  if (const FailedCall call = inner_.listen(plan_.id, Killer::dlock)) return call;
   std::string environment = job_environment(plan_, leases_, guard_pid_);
   if (environment.size() > Channel::max_payload)
     environment.resize(Channel::max_payload + 1);  // the guard sees that it is truncated
@@ -288,7 +286,9 @@ int Supervisor::order_start() {
   // every program of this user.
   std::vector<int> fds;
   for (const Fd& fd : holds_) fds.push_back(fd.get());
-  return guard_.send_with(order::Start{same_group_, policy_.deadlines()}, environment, fds);
+  const int error =
+      guard_.send_with(order::Start{same_group_, policy_.deadlines()}, environment, fds);
+  return error == 0 ? FailedCall{} : FailedCall{"sendmsg", error};
 }
 
 // No process of ours may outlive us, except a guard that still has members to end.

@@ -42,7 +42,7 @@ class Supervisor {
   void reap_others() const;
   void perform(const Action&);
   void start_job();
-  int order_start();
+  FailedCall order_start();
   void hand_over();
   bool can_be_ended() const;  // by others than Policy: without a job
   std::optional<Owner> held_by() const;
