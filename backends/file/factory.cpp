@@ -102,15 +102,16 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                         settings, Tuning{});
 }
 
-std::string makes(const Url& url, const Traits& traits) {
+std::string makes(const Url& url, const Traits& traits, bool locks) {
   const auto path = url.path.empty() ? std::string() : absolute(url.path).value_or("");
   struct stat there {};
   if (!url.hosts.empty()) return {};  // refused when the backend is opened
   if (path.empty() || traits.recipe == "flock" || ::stat(path.c_str(), &there) == 0) return {};
   const std::string above = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
   if (::stat(above.c_str(), &there) != 0)
-    return fmt::format("lock directory {} does not exist, and neither does {}", printable(path),
-                       printable(above));
+    return locks ? ""
+                 : fmt::format("lock directory {} does not exist, and neither does {}",
+                               printable(path), printable(above));
   return fmt::format("lock directory {} does not exist; the first lock makes it", printable(path));
 }
 

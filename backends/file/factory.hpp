@@ -49,7 +49,7 @@ inline constexpr std::array<Traits, 2> recipes{{
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 
-std::string makes(const Url&, const Traits&);
+std::string makes(const Url&, const Traits&, bool locks);
 
 inline constexpr BackendFactory factory{.family = "file",
                                         .schemes = schemes,

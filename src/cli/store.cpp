@@ -29,8 +29,10 @@ void warn(const Options& o, const Store& s) {
         fmt::format("{}, recipe {}: {}", s.traits->family, s.traits->recipe, s.traits->weakness));
   if (s.factory->access && (!s.url.user.empty() || !s.secrets.auth.empty()))
     about_url(s.factory->access(s.url).in_clear);
+  const bool locks =
+      !o.explain && (o.verb == Verb::run || o.verb == Verb::acquire || o.verb == Verb::bench);
   if (s.factory->makes && given_by_flag(o, "backend"))
-    about_url(s.factory->makes(s.url, *s.traits));
+    about_url(s.factory->makes(s.url, *s.traits, locks));
   if (s.secrets.tls_insecure)
     say_warning(
         "--tls-insecure: the server's certificate is not verified; an attacker may read and change "

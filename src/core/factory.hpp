@@ -72,8 +72,8 @@ struct BackendFactory {
   std::string_view note{};                 // for --version: "no TLS, no SASL"
   Access (*access)(const Url&) = nullptr;  // nullptr: this family has no use for Secrets
   // what does not exist yet and a first lock would make at a place that the user has named, which
-  // may be misspelt; empty: nothing
-  std::string (*makes)(const Url&, const Traits&) = nullptr;
+  // may be misspelt; empty: nothing. `locks`: a lock follows, which says itself why it makes nothing
+  std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
 };
 
 // One explicit table, the lines dlock_backend() of backends/CMakeLists.txt; no self-registration.

@@ -19,6 +19,22 @@ class Killed(parts.Case):
         self.assertIn("nobody listens for k: the dlock of ", said)
 
 
+class Misspelt(parts.Case):
+    """A directory whose parent is missing, too: one error is one line."""
+
+    def test_a_lock_says_why_it_made_nothing(self):
+        at = f"file:{self.dir}/no/no"
+        for verb, more in (("run", ["--", "true"]), ("acquire", [])):
+            said = self.tell(verb, "-b", at, "--key", "k", *more, wanted=[73])
+            self.assertRegex(said, "^dlock: [^\n]*does not exist either[^\n]*\n$")
+
+    def test_those_that_look_warn(self):
+        for words in ["inspect"], ["inspect", "k"], ["run", "--explain", "--key", "k"]:
+            said = self.tell(*words, "-b", f"file:{self.dir}/no/no",
+                             *(["--", "true"] if "run" in words else []))
+            self.assertIn(f"{self.dir}/no/no does not exist, and neither does", said)
+
+
 class Nested(parts.Case):
     def nested(self, outer, inner, wanted=(0,)):
         return self.tell("run", *outer, "--", parts.DLOCK, "run", *inner, "--", "true",
