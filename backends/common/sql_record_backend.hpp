@@ -23,9 +23,10 @@ struct LockRecord {
   Micros granted = 0, now = 0;
   Micros left = 0;  // of its ttl
   Identity who;
-  bool ours = false;    // and it is in force: by some dlock
-  bool held = false;    // by dlock or another program
-  bool ending = false;  // ours and expired, but not yet on every node's clock
+  bool ours = false;                 // and it is in force: by some dlock
+  bool held = false;                 // by dlock or another program
+  bool ending = false;               // ours and expired, but not yet on every node's clock
+  std::string_view stays_because{};  // as in HolderView
 
   bool is(const GrantId& id) const {
     const auto* of = std::get_if<Owner>(&id);
@@ -34,6 +35,7 @@ struct LockRecord {
   std::optional<HolderView> holder() const {
     if (!held) return std::nullopt;
     HolderView h;
+    h.stays_because = stays_because;
     if (!ours) return h;
     h.id = owner.substr(0, 8);
     h.token = fence;

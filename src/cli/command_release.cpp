@@ -54,7 +54,11 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
     return fail(Errc::usage,
                 fmt::format("release: {} is not held; --force needs --token N or --yes",
                             printable(key.text())));
-  const FencingToken token = view->holders.front().token;
+  const HolderView* const first = removable(*view);
+  if (!first)
+    return fail(Errc::usage, fmt::format("release: --force: {}: {}", printable(key.text()),
+                                         view->holders.front().stays_because));
+  const FencingToken token = first->token;
   if (token == 0)
     return fail(Errc::usage,
                 "release: this holder has no token; --force needs --yes (all holders)");
@@ -66,7 +70,7 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
             token));
   std::vector<FencingToken> chosen;
   for (const HolderView& h : view->holders)
-    if (h.token != 0 && !h.ended() &&
+    if (h.token != 0 && !h.ended() && h.stays_because.empty() &&
         confirmed(fmt::format("remove the holder {} with token {}?", h.who.text(), h.token)))
       chosen.push_back(h.token);
   return chosen;
@@ -178,10 +182,9 @@ Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
   }
   if (!deaf) return {};
   const bool by_handle = deaf->who.kept_by == Identity::KeptBy::nobody && !remains(**view, *deaf);
-  return fail(
-      Errc::usage,
-      fmt::format("release: --revoke: nobody listens for {}: {}; use {}--force --token {}",
-                  printable(key.text()), why, by_handle ? "its --handle, or " : "", deaf->token));
+  return fail(Errc::usage, fmt::format("release: --revoke: nobody listens for {}: {}; use {}{}",
+                                       printable(key.text()), why,
+                                       by_handle ? "its --handle, or " : "", force_options(*deaf)));
 }
 
 Result<run::Outcome> not_held(const Options& o, std::string_view key,

@@ -21,6 +21,8 @@ struct HolderView {  // what people see; the deciding copy is in the store
   // since the grant, by the store's clock; nullopt: the store does not keep it
   std::optional<Duration> held;
   bool revoked = false;  // it was asked to stop (Backend::revoke)
+  // Why Backend::force_release cannot remove it, and what ends it, for people; empty: it can.
+  std::string stays_because{};
   Identity who;
   // Lease and lock-delay are over, or a process without lock-delay is gone: nothing holds the key
   // any more, and the store has not cleared the record away.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 #include "core/key_view.hpp"
 #include "core/text.hpp"
 #include "file/lock_table.hpp"
@@ -14,6 +15,10 @@ namespace dlock::file {
 namespace {
 
 constexpr std::string_view records_name = ".dlock";
+constexpr std::string_view was_told =
+    "the holder was told to let go (release --force), and the lock ends with its job";
+constexpr std::string_view of_a_stranger =
+    "another program locked the file, and the lock ends when that program unlocks it or ends";
 
 }  // namespace
 
@@ -112,11 +117,8 @@ Result<Released> FlockBackend::force_release(const Key& key, std::optional<Fenci
   if (gone.now) return Released::yes;
   const auto strangers = flock_entries(file.device, file.inode).value_or(std::vector<FlockEntry>{});
   if (token || gone.before || strangers.empty()) return Released::was_not_held;
-  return fail(
-      Errc::usage,
-      fmt::format(
-          "{}/{}: is locked by process {}, which is not dlock's; only that process can release it",
-          printable(where_.path()), printable(name), strangers.front().pid));
+  return fail(Errc::usage,
+              fmt::format("{}/{}: {}", printable(where_.path()), printable(name), of_a_stranger));
 }
 
 // ---- looking -----------------------------------------------------------------------------------
@@ -149,12 +151,11 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
                                       : std::optional{std::vector<FlockEntry>{}};
   auto locks = listed.value_or(std::vector<FlockEntry>{});
   if (!state && listed && locks.empty()) return std::nullopt;
-  std::vector<std::string> notes;
-  if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
-    notes.push_back("a holder was asked to release (release --force)");
-  for (auto& h : s.holders) h.slot = 0;
   KeyView v = view(s, key.text(), boottime_us());
-  v.notes = std::move(notes);
+  for (HolderView& h : v.holders)
+    if (std::exchange(h.slot, 0) != 0) h.stays_because = was_told;  // evicted()
+  if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
+    v.notes.push_back("a holder was asked to release (release --force)");
   v.waiters_known = false;
   if (!listed)
     v.unread =
@@ -172,6 +173,7 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
     stranger.mode = e.exclusive ? Mode::exclusive : Mode::shared;
     stranger.attached = true;
     stranger.who.pid = e.pid;
+    stranger.stays_because = of_a_stranger;
     v.holders.push_back(std::move(stranger));
   }
   if (!locks.empty())

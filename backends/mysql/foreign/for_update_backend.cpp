@@ -109,6 +109,8 @@ Result<void> ForUpdateBackend::probe(Connection& c, const std::string& name, Loc
   if (!tried &&
       (c.error_number() == ER_LOCK_WAIT_TIMEOUT || c.error_number() == mysql_lock_nowait)) {
     r.held = true;
+    r.stays_because =
+        "a transaction of another program has the row, and the lock ends with that transaction";
     return {};
   }
   if (!tried && c.remedy() == Remedy::create) return {};

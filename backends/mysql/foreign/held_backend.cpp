@@ -11,12 +11,12 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
   return client_.run<Released>(until, false, [&](Connection& c) -> Result<Released> {
     TRY(r, read_record(c, name, until));
     if (!r.held || (token && (!r.ours || r.fence != *token))) return Released::was_not_held;
-    std::uint64_t session = r.ours ? r.conn : 0;
+    if (!r.stays_because.empty()) return fail(refuse(r.stays_because));
+    std::uint64_t session = r.conn;
     if (!r.ours) {
       TRY(stranger, session_of(c, name, until));
       session = stranger;
-      if (session == 0)
-        return fail(refuse("it is held by another program; only that can release it"));
+      if (session == 0) return Released::was_not_held;  // any more
     }
     // Its next heartbeat would notice by the record, too; it notices the end of its session at
     // once.

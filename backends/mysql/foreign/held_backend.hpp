@@ -37,7 +37,7 @@ class HeldBackend : public SqlHeldBackend<NamedBackend> {
                                     Deadline until) = 0;
   // Releases what an interrupted wait may have been granted.
   virtual Result<void> undo(Connection&, const std::string& name, Deadline until) = 0;
-  // The session that has the lock, if it can be determined for foreign holders.
+  // The session that has the lock, where the server tells which one a foreign holder has.
   virtual Result<std::uint64_t> session_of(Connection&, const std::string&, Deadline) {
     return std::uint64_t{0};
   }

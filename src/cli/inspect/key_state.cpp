@@ -75,6 +75,18 @@ std::string deaf_because(const KeyView& k, const HolderView& h) {
   return {};
 }
 
+const HolderView* removable(const KeyView& k) {
+  const auto found = std::find_if(k.holders.begin(), k.holders.end(), [](const HolderView& h) {
+    return in_force(h) && h.stays_because.empty();
+  });
+  return found == k.holders.end() ? nullptr : &*found;
+}
+
+// Another program's grant has no token on some recipes.
+std::string force_options(const HolderView& h) {
+  return h.token ? fmt::format("--force --token {}", h.token) : "--force --yes";
+}
+
 std::size_t holding(const KeyView& k) noexcept {
   return static_cast<std::size_t>(std::count_if(k.holders.begin(), k.holders.end(), in_force));
 }

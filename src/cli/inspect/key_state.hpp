@@ -25,6 +25,8 @@ bool remains(const KeyView&, const HolderView&) noexcept;
 // Why no process reads a request to stop (release --revoke), as far as it can be seen here; empty:
 // its dlock does.
 std::string deaf_because(const KeyView&, const HolderView&);
+const HolderView* removable(const KeyView&);   // the first that release --force removes, or null
+std::string force_options(const HolderView&);  // with which it does: "--force --token 7"
 std::size_t holding(const KeyView&) noexcept;  // how many have not ended
 
 // "2 of 3 permits", with the limit that all contenders name, or "2 permits"; empty: none is held.

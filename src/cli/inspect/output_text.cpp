@@ -151,8 +151,9 @@ void add_ways_to_end(Sheet& sheet, const KeyView& k, const OpenStore& opened) {
                holding(k) > 1 ? fmt::format(" # asks all {} holders", holding(k)) : "");
   if (!h.vanished && run::find_process(h.who) == run::Presence::lives)
     sheet.line("kill", "kill {}", h.who.pid);
-  sheet.line("force", "{} --force {}", release,
-             h.token ? fmt::format("--token {}", h.token) : "--yes");
+  if (const HolderView* one = removable(k))
+    sheet.line("force", "{} {}", release, force_options(*one));
+  else sheet.line("end", "not by --force: {}", h.stays_because);
 }
 
 std::string state_line(const KeyView& k, const Traits& traits) {

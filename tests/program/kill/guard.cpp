@@ -212,6 +212,9 @@ TEST_CASE("the guard has the descriptors of all keys") {
   it.dlock->signal(SIGKILL);
   CHECK(it.end() == "signal 9 (KILL)");
   for (const int i : {0, n / 2, n - 1}) CHECK(it.try_key("k" + std::to_string(i)) == "exit 75");
+  const std::string seen = it.inspect("k0");
+  CHECK_THAT(seen, Catch::Contains("its dlock is no longer running; the lock ends with its job\n"));
+  CHECK_THAT(seen, !Catch::Contains("\nrevoke") && !Catch::Contains("\nkill"));
   frozen.reset();
   CHECK(until_true([&] { return !alive(guard); }));
   CHECK(it.try_key("k0") == "exit 0");

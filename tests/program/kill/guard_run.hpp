@@ -82,6 +82,16 @@ struct Run {
     ::close(s.fds[2].second);
     return describe(p.wait(patience));
   }
+  // What `dlock inspect KEY` prints.
+  std::string inspect(const std::string& key) const {
+    Pipe out;
+    Spawn s = spawn({program_from("DLOCK"), "inspect", "-b", "file:" + (dir / "locks"), key});
+    s.fds[1].second = out.write_end.get();
+    Process p = Process::start(s);
+    ::close(s.fds[2].second);
+    out.write_end.reset();
+    return read_all(out.read_end.get(), patience).text;
+  }
 };
 
 inline bool alive(pid_t pid) {

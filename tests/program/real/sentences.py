@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What dlock says and proposes is true: where a dlock was killed, and in nested runs."""
-import os, signal
+import os, re, shutil, signal, subprocess
 import parts
 
 
@@ -17,6 +17,75 @@ class Killed(parts.Case):
         self.assertNotRegex(seen, "(?m)^(revoke|kill) ")
         said = self.tell("release", *store, "--key", "k", "--revoke", wanted=[64])
         self.assertIn("nobody listens for k: the dlock of ", said)
+
+
+class Foreign(parts.Case):
+    """What inspect proposes where another program holds works when it is pasted."""
+
+    def another(self, *words):
+        """A program that says when it holds, in the background."""
+        other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                 cwd=self.dir, env=parts.clean, start_new_session=True)
+
+        def end():
+            os.killpg(other.pid, signal.SIGKILL)
+            other.communicate()
+        self.addCleanup(end)
+        self.assertEqual(other.stdout.readline(), "held\n")
+        return other
+
+    def proposals(self, *store):
+        seen = self.tell("inspect", *store, "k")
+        return dict(re.findall("(?m)^(revoke|kill|force|end) +(.*)$", seen))
+
+    def paste(self, command):
+        script = 'dlock() { "$DLOCK" "$@"; }\n' + command
+        subprocess.run(["sh", "-c", script], env={**parts.clean, "DLOCK": parts.DLOCK}, check=True,
+                       cwd=self.dir, stdin=subprocess.DEVNULL, timeout=parts.BOUND)
+
+    def only_itself_ends_it(self, store, why):
+        self.assertEqual(self.proposals(*store), {"end": "not by --force: " + why})
+        for which in ["--yes"], []:
+            said = self.tell("release", *store, "--key", "k", "--force", *which, wanted=[64])
+            self.assertIn(why, said.splitlines()[-1])
+
+    def force_ends_it(self, store):
+        proposed = self.proposals(*store)
+        self.assertEqual(list(proposed), ["force"])
+        self.paste(proposed["force"])
+        self.tell("inspect", *store, "--check", "k")
+
+    def test_flock(self):
+        store = ["-b", self.file + "?recipe=flock"]
+        self.another("flock", self.locks + "/k", "sh", "-c", "echo held; exec sleep 600")
+        self.only_itself_ends_it(store, "another program locked the file, and the lock ends when "
+                                 "that program unlocks it or ends")
+
+    def test_flock_of_a_dlock_that_was_told(self):
+        """Its job ends late. What is proposed then is not the same again, which answers 75."""
+        store = ["-b", self.file + "?recipe=flock"]
+        job = f"trap '' TERM; mkfifo {self.dir}/go; : <{self.dir}/go"
+        run = self.run_dlock(*store, "-k", "600s", "--key", "k", "--", "sh", "-c", job)
+        parts.within("its job runs", lambda: os.path.exists(self.dir + "/go"))
+        proposed = self.proposals(*store)
+        self.assertEqual(list(proposed), ["kill", "force"])
+        self.paste(proposed["force"])
+        proposed = self.proposals(*store)
+        self.assertEqual(list(proposed), ["kill", "end"])
+        self.assertIn("was told to let go (release --force)", proposed["end"])
+        with open(self.dir + "/go", "w"):
+            run.end(123)
+
+    def test_etcdctl_lock(self):
+        shutil.which("etcdctl") or parts.missing("etcdctl")
+        server = parts.fixture("etcd")
+        store = ["-b", server.url, "--recipe", "concurrency"]
+        self.another("env", "ETCDCTL_API=3", "etcdctl", "--endpoints=http://" + server.host,
+                     "lock", "k", "--", "sh", "-c", "echo held; exec sleep 600")
+        said = self.tell("release", *store, "--key", "k", "--revoke", "--wait", "1s", wanted=[64])
+        self.assertRegex(said, "nobody listens for k: no dlock is recorded as its holder; use "
+                         "--force --token [0-9]+$")
+        self.force_ends_it(store)
 
 
 class Misspelt(parts.Case):
