@@ -24,14 +24,19 @@ Result<void> NamedBackend::accept(const Request& r) const {
 
 Result<LockRow> NamedBackend::read_record(Connection& c, const std::string& name, Deadline until) {
   judge_by(c);
-  auto r = c.query(
-      "look",
-      fmt::format("SELECT r.fence,r.owner,r.conn,r.granted,r.until,r.who,{},COALESCE(r.owner<>'' "
-                  "AND {},0),COALESCE({},0) FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
-                  server_clock, in_force(name), held(name), table_, hex(name)),
-      until);
+  const auto look = [&](std::string_view records) {
+    return c.query(
+        "look",
+        fmt::format("SELECT r.fence,r.owner,r.conn,r.granted,r.until,r.who,{},COALESCE(r.owner<>'' "
+                    "AND {},0),COALESCE({},0) FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
+                    server_clock, in_force(name), held(name), records, hex(name)),
+        until);
+  };
+  auto r = look(table_);
+  if (!r && c.remedy() == Remedy::create)  // dlock was never used here, others' locks are
+    r = look("(SELECT 0 fence,'' owner,0 conn,0 granted,0 until,'' who,'' name FROM DUAL LIMIT 0)");
   LockRow found;
-  if (!r && c.remedy() == Remedy::create) return found;  // no table: never used here
+  if (!r && c.remedy() == Remedy::create) return found;  // nor is the table of those
   if (!r) return fail(std::move(r.error()));
   found.exists = r->has(0);
   found.fence = r->unsigned_number(0).value_or(0);

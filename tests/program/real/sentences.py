@@ -76,6 +76,32 @@ class Foreign(parts.Case):
         with open(self.dir + "/go", "w"):
             run.end(123)
 
+    def by_hand(self, server, sql):
+        """A session of the mariadb client that has executed this."""
+        shutil.which("mariadb") or parts.missing("mariadb")
+        host, port = server.host.split(":")
+        session = self.another("sh", "-c", 'echo held; exec "$0" "$@"', "mariadb", "--no-defaults",
+                               "-uroot", "-h" + host, "-P" + port, "--unbuffered", "-N", "-B",
+                               server.url.split("/")[-1])
+        session.stdin.write(sql + ";\n")
+        session.stdin.flush()
+        self.assertEqual(session.stdout.readline(), "1\n")
+
+    def test_for_update(self):
+        server = parts.fixture("mysql")
+        store = ["-b", server.url + "?recipe=for-update&table=jobs&key_column=name"]
+        self.by_hand(server, "CREATE TABLE jobs(name VARCHAR(9) PRIMARY KEY) ENGINE=InnoDB; "
+                     "INSERT INTO jobs VALUES('k'); START TRANSACTION; "
+                     "SELECT 1 FROM jobs WHERE name='k' FOR UPDATE")
+        self.only_itself_ends_it(store, "a transaction of another program has the row, and the "
+                                 "lock ends with that transaction")
+
+    def test_get_lock(self):
+        """Where no dlock has been yet: its tables are missing."""
+        server = parts.fixture("mysql")
+        self.by_hand(server, "SELECT GET_LOCK('k',0)")
+        self.force_ends_it(["-b", server.url, "--recipe", "get-lock"])
+
     def test_etcdctl_lock(self):
         shutil.which("etcdctl") or parts.missing("etcdctl")
         server = parts.fixture("etcd")
