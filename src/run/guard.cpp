@@ -47,8 +47,6 @@ void Guard::run() {
   // the proof and the end of the job, tried while there is none
   must(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD, "waitpid");
   must(::kill(::getpid(), 0) == 0, "kill");
-  if (const FailedCall call = inner_.listen(plan_.id, Killer::guard); call && !failed_)
-    failed_ = call;
 
   // Created ahead, while dlock acquires the lock, and removed if that takes long: waiting dlocks
   // should not leave cgroups around.

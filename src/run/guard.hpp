@@ -29,8 +29,8 @@ namespace dlock::run {
 // system is out of descriptors.
 class Guard {
  public:
-  Guard(Channel channel, const Entry& entry, const Plan& plan)
-      : channel_(std::move(channel)), entry_(entry), plan_(plan) {}
+  Guard(Channel channel, const Entry& entry, const Plan& plan, InnerHolds& inner)
+      : channel_(std::move(channel)), entry_(entry), plan_(plan), inner_(inner) {}
   [[noreturn]] void run();
 
  private:
@@ -60,6 +60,7 @@ class Guard {
   Channel channel_;
   const Entry& entry_;
   const Plan& plan_;
+  InnerHolds& inner_;
   // Copies: the original memory now holds our process title. Neither changes while a child is about
   // to execute (see start_child).
   std::vector<std::string> command_;
@@ -75,7 +76,6 @@ class Guard {
   Deadline run_until_ = no_deadline, run_stop_by_ = no_deadline;  // of --max-run
   Fd child_signal_, exec_error_;
   std::vector<Fd> holds_;
-  InnerHolds inner_;
   OuterHolders outer_;
   const pid_t dlock_ = ::getppid();
   pid_t job_ = 0, group_ = 0;

@@ -76,7 +76,8 @@ void Hold::released(const event::ReleaseDone& done) const {
 
 // The status is 125 if the grant could not be passed on.
 static Outcome supervise(const Plan& plan, const Entry& entry, Output& output, Hold& how) {
-  return supervise(plan, entry, *new Surroundings(-1), output, Channel(Fd()), -1, &how);
+  return supervise(plan, entry, *new Surroundings(-1), output, Channel(Fd()), -1, *new InnerHolds,
+                   &how);
 }
 
 Outcome acquire(const Plan& given, const GrantSink& sink) {

@@ -10,9 +10,9 @@ namespace dlock::run {
 namespace {
 
 // A dlock may be stopped for long, as by Ctrl-Z, while runs in its job begin and end.
-constexpr int unread_by_dlock = 8;
-// Descriptors that are left to others: a job is ended with some, a store is reached with some.
-constexpr int reserve = 16;
+constexpr int unread_by_dlock = 64;
+// Descriptors that are left for ending the job, and for reaching the store again.
+constexpr int reserve = 4;
 
 AbstractAddress address_of(std::string_view run, Killer who) {
   return AbstractAddress(
@@ -65,10 +65,15 @@ int offer(const AbstractAddress& address, int kept) {
   return is_same_user(socket.get()) ? send(socket.get(), &kept, 1) : ECONNREFUSED;
 }
 
-// Whether few descriptors are left.
 bool is_nearly_full() {
-  const Fd next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
-  return !next || ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, next.get() + reserve) < 0;
+  std::vector<Fd> tried;
+  while (tried.size() < reserve)
+    if (!tried.emplace_back(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3))) return true;
+  return false;
+}
+
+bool is_forbidden(int error) {
+  return error == EPERM || error == EACCES || error == EAFNOSUPPORT || error == ENOSYS;
 }
 
 }  // namespace
@@ -76,10 +81,8 @@ bool is_nearly_full() {
 // ---- the receiver ------------------------------------------------------------------------------
 
 FailedCall InnerHolds::listen(std::string_view run, Killer who) {
-  if (listener_) return {};
   const auto failed = [](const char* call) {
-    // where Unix sockets are forbidden, the runs in our job cannot reach us either
-    return is_scarcity(errno) ? FailedCall{call, errno} : FailedCall{};
+    return is_forbidden(errno) ? FailedCall{} : FailedCall{call, errno};
   };
   const AbstractAddress address = address_of(run, who);
   Fd fd(::socket(AF_UNIX, kind, 0));
@@ -102,10 +105,10 @@ void InnerHolds::watch(std::vector<pollfd>& out) const {
 // The inner guard has closed its end of a socket that we hold: either it has read the duplicates
 // before, since its job is dead, or it died.
 void InnerHolds::serve() {
+  if (is_full_) is_full_ = is_nearly_full();
   std::vector<pollfd> ready;
   watch(ready);
   if (::poll(ready.data(), ready.size(), 0) <= 0) return;
-  const std::size_t before = holds_.size();
   auto state = ready.cbegin();
   std::erase_if(holds_, [&](Hold& h) {
     if ((state++)->revents == 0) return false;
@@ -113,9 +116,7 @@ void InnerHolds::serve() {
     h.is_orphan = ::recv(h.socket.get(), &text, sizeof text, MSG_PEEK | MSG_DONTWAIT) > 0;
     return !h.is_orphan;
   });
-  const bool may_take = !is_full_;
-  if (holds_.size() < before) is_full_ = false;
-  if (!may_take || std::all_of(state, ready.cend(), [](auto& p) { return p.revents == 0; })) return;
+  if (std::all_of(state, ready.cend(), [](auto& p) { return p.revents == 0; })) return;
   is_full_ = is_nearly_full();
   if (is_full_) return;
   std::erase_if(offers_, [this](const Fd& offer) { return read(offer); });
@@ -126,6 +127,7 @@ void InnerHolds::serve() {
 void InnerHolds::accept() {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd && is_same_user(fd.get())) offers_.push_back(std::move(fd));
+  else if (!fd) is_full_ = is_scarcity(errno) && errno != EAGAIN;
 }
 
 // The socket is taken by a look at the message, which stays until the connection is closed: it is
@@ -176,11 +178,12 @@ FailedCall OuterHolders::hand_over(const std::vector<std::string>& runs,
   if (runs.empty() || holds.empty()) return {};
   if (const FailedCall call = keep_unread(holds)) return call;
   for (const std::string& run : runs) {
-    const AbstractAddress guard = address_of(run, Killer::guard);
-    const int by_guard = retried([&] { return offer(guard, kept_.get()); });
-    if (is_scarcity(by_guard)) return {"sendmsg", by_guard};
-    const int by_dlock = offer(address_of(run, Killer::dlock), kept_.get());
-    if (by_guard != 0 && is_scarcity(by_dlock)) return {"sendmsg", by_dlock};
+    for (const Killer who : {Killer::guard, Killer::dlock}) {
+      const AbstractAddress address = address_of(run, who);
+      const int error = retried([&] { return offer(address, kept_.get()); });
+      const bool passes_over = who == Killer::dlock && error == EAGAIN;
+      if (is_scarcity(error) && !passes_over) return {"sendmsg", error};
+    }
   }
   return {};
 }

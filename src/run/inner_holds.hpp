@@ -27,7 +27,8 @@ enum class Killer { guard, dlock };
 // thread; nothing blocks, and one call does little, whoever connects.
 class InnerHolds {
  public:
-  // Call it before the job starts; a second call does nothing.
+  // Call it before there is a guard, so that nobody knows the id yet: EADDRINUSE asks for another
+  // id. Where Unix sockets are forbidden it does nothing, as the runs in the job cannot connect.
   FailedCall listen(std::string_view run, Killer);
   void watch(std::vector<pollfd>&) const;  // adds what serve() waits for
   void serve();
@@ -55,7 +56,7 @@ class OuterHolders {
   // before the job starts. If it fails, there must be no job: the lock could end before the job.
   //
   // A run of another user is not asked; nor is one in another network namespace, or where Unix
-  // sockets are forbidden. A dlock that is stopped and has eight of them unread is passed over.
+  // sockets are forbidden. A dlock that does not take what 64 others sent is passed over.
   FailedCall hand_over(const std::vector<std::string>& runs, const std::vector<Fd>& holds);
   // Our job is dead: the duplicates end.
   void job_is_dead();

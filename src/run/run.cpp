@@ -14,7 +14,6 @@ Outcome run(const Plan& given) {
   // These live as long as the process, like everything that the keeper's thread uses: it is never
   // joined, because a client library may block it for ever.
   Plan& own = *new Plan(given);
-  own.id = Owner::random().hex();
   const Plan& plan = own;
   Entry& entry = *new Entry;
   if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
@@ -23,19 +22,29 @@ Outcome run(const Plan& given) {
   if (!Channel::make_pair(ours, theirs))
     return output.give_up(
         {Errc::unavailable, fmt::format("no socket pair: {}", std::strerror(errno))});
+  // before the fork: others can see the id of a run from its first name on
+  InnerHolds &of_guard = *new InnerHolds, &of_dlock = *new InnerHolds;
+  for (FailedCall call{"bind", EADDRINUSE}; call.error == EADDRINUSE;) {
+    own.id = Owner::random().hex();
+    call = of_guard.listen(plan.id, Killer::guard);
+    if (!call) call = of_dlock.listen(plan.id, Killer::dlock);
+    if (call && call.error != EADDRINUSE) return output.give_up({Errc::unavailable, why(call)});
+  }
   const pid_t guard = ::fork();  // before any thread and any client library exists
   if (guard < 0)
     return output.give_up(
         {Errc::unavailable, fmt::format("cannot fork the guard: {}", why({"fork", errno}))});
   if (guard == 0) {
     ours.reset();
+    of_dlock.clear();
     // not on the stack, which may be limited to less than those of the children in it
-    (new Guard(Channel(std::move(theirs)), entry, plan))->run();
+    (new Guard(Channel(std::move(theirs)), entry, plan, of_guard))->run();
   }
   // From here, too: a guard that is stopped before its first call is continued by the kernel when
   // our death makes its group an orphaned one.
   ::setpgid(guard, guard);
   theirs.reset();
+  of_guard.clear();
   // second line: if the guard is killed, its orphans become ours
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   Surroundings& around = *new Surroundings(guard);
@@ -43,7 +52,7 @@ Outcome run(const Plan& given) {
     return output.give_up(
         {Errc::config,
          "/proc does not list our child processes here: a job could not be ended for certain"});
-  return supervise(plan, entry, around, output, Channel(std::move(ours)), guard, nullptr);
+  return supervise(plan, entry, around, output, Channel(std::move(ours)), guard, of_dlock, nullptr);
 }
 
 }  // namespace dlock::run

@@ -40,17 +40,18 @@ void sort(std::vector<Event>& events) {
 }  // namespace
 
 Outcome supervise(const Plan& plan, const Entry& entry, const Surroundings& around, Output& output,
-                  Channel guard, pid_t guard_pid, Hold* hold) {
+                  Channel guard, pid_t guard_pid, InnerHolds& inner, Hold* hold) {
   if (const auto opened = output.open(); !opened) return output.give_up(opened.error());
   auto& supervisor =
-      *new Supervisor(plan, entry, around, output, std::move(guard), guard_pid, hold);
+      *new Supervisor(plan, entry, around, output, std::move(guard), guard_pid, inner, hold);
   if (const FailedCall call = supervisor.failed())
     return output.give_up({Errc::unavailable, why(call)});
   return supervisor.run();
 }
 
 Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around,
-                       Output& output, Channel guard, pid_t guard_pid, Hold* hold)
+                       Output& output, Channel guard, pid_t guard_pid, InnerHolds& inner,
+                       Hold* hold)
     : plan_(plan),
       entry_(entry),
       around_(around),
@@ -63,6 +64,7 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
       keeper_(*new Keeper(plan, output)),
       announcer_(plan, output),
       policy_(plan, same_group_, ::getsid(0) == ::getpid()),
+      inner_(inner),
       hold_(hold),
       guard_reaped_(hold != nullptr) {}
 
@@ -277,7 +279,6 @@ void Supervisor::start_job() {
 }
 
 FailedCall Supervisor::order_start() {
-  if (const FailedCall call = inner_.listen(plan_.id, Killer::dlock)) return call;
   std::string environment = job_environment(plan_, leases_, guard_pid_);
   if (environment.size() > Channel::max_payload)
     environment.resize(Channel::max_payload + 1);  // the guard sees that it is truncated

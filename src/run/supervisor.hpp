@@ -26,7 +26,7 @@ class Supervisor {
  public:
   // A guard, or what to do without a job.
   Supervisor(const Plan&, const Entry&, const Surroundings&, Output&, Channel guard,
-             pid_t guard_pid, Hold*);
+             pid_t guard_pid, InnerHolds&, Hold*);
   ~Supervisor() = delete;
   FailedCall failed() const;  // then run() would never end
   Outcome run();
@@ -69,7 +69,7 @@ class Supervisor {
   Policy policy_;
   std::vector<Lease> leases_;
   std::vector<Fd> holds_;             // until the guard has them
-  InnerHolds inner_;                  // in case the guard dies
+  InnerHolds& inner_;                 // in case the guard dies
   Hold* const hold_;                  // null: there is a job
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
   bool guard_reaped_;                 // or there is none
@@ -80,6 +80,6 @@ class Supervisor {
 
 // One of it, to its end. An Output that cannot be opened, or a call that failed, ends it at once.
 Outcome supervise(const Plan&, const Entry&, const Surroundings&, Output&, Channel guard,
-                  pid_t guard_pid, Hold*);
+                  pid_t guard_pid, InnerHolds&, Hold*);
 
 }  // namespace dlock::run

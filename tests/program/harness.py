@@ -18,14 +18,14 @@ clean = {name: value for name, value in os.environ.items() if name == "DLOCK_TES
 BUSY, UNAVAILABLE = 75, 69
 
 
-def tool(name):
-    """A program beside DLOCK in the build, or where the variable of its name says."""
-    return os.environ.get(name.upper()) or os.path.normpath(
+def tool(name, variable=None):
+    """A program beside DLOCK in the build, or where the variable says (default: of its name)."""
+    return os.environ.get(variable or name.upper()) or os.path.normpath(
         f"{os.path.dirname(DLOCK)}/../tests/support/{name}")
 
 
 FAKE = os.environ.get("DLOCK_FAKE") or tool("dlock_fake")
-os.environ.setdefault("STORE_PROGRAM", tool("store"))
+os.environ["STORE_PROGRAM"] = tool("store", "STORE_PROGRAM")
 SANITIZED = None
 
 

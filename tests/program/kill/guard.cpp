@@ -4,12 +4,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <filesystem>
 #include "guard_run.hpp"
 
 using namespace dlock::test;
 using dlock::Fd;
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -20,14 +18,6 @@ std::vector<std::string> keys(int n) {
     options.push_back("k" + std::to_string(i));
   }
   return options;
-}
-
-std::size_t descriptors(pid_t pid) {
-  std::size_t n = 0;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error))
-    n += !entry.path().empty();
-  return n;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include "support/options.hpp"
 #include "support/process.hpp"
@@ -119,5 +120,14 @@ class Traced {
   pid_t pid_;
   bool dead_ = false;
 };
+
+inline std::size_t descriptors(pid_t pid) {
+  std::size_t n = 0;
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error))
+    n += !entry.path().empty();
+  return n;
+}
 
 }  // namespace dlock::test

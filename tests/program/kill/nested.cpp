@@ -69,6 +69,16 @@ struct Nested : Run {
       REQUIRE(until_true([&] { return !alive(party); }));
     }
   }
+  // The id of the outer run, as the inner job has it.
+  std::string outer_run() const {
+    std::string runs;  // none during an exec
+    REQUIRE(until_true([&] {
+      runs = read_file("/proc/" + std::to_string(inner_job) + "/environ");
+      return runs.find("DLOCK_RUNS=") != runs.npos;
+    }));
+    const auto from = runs.find("DLOCK_RUNS=") + 11;
+    return runs.substr(from, runs.find(':', from) - from);
+  }
   static char state_of(pid_t pid) {
     const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
     return stat.empty() ? 'X' : stat[stat.rfind(')') + 2];
@@ -168,13 +178,7 @@ TEST_CASE("nested: runs in the job of a stopped dlock begin and end, and their k
   REQUIRE(it.dlock->wait_stopped(patience));
   if (guard_stops) ::kill(it.outer_guard, SIGSTOP);
   it.go();
-  std::string runs;  // none during an exec
-  REQUIRE(until_true([&] {
-    runs = read_file("/proc/" + std::to_string(it.inner_job) + "/environ");
-    return runs.find("DLOCK_RUNS=") != runs.npos;
-  }));
-  const auto from = runs.find("DLOCK_RUNS=") + 11;
-  const std::string outer = runs.substr(from, runs.find(':', from) - from);
+  const std::string outer = it.outer_run();
   for (int i = 0; i < 12; ++i) {
     Spawn s = it.spawn(it.command({"--key", "other", "-n", "--", "true"}));
     s.env.emplace_back("DLOCK_RUNS", outer);
@@ -188,6 +192,28 @@ TEST_CASE("nested: runs in the job of a stopped dlock begin and end, and their k
   it.dlock->signal(SIGCONT);
   it.dlock->signal(SIGTERM);
   CHECK(it.end() == "signal 15 (TERM)");
+}
+
+TEST_CASE("nested: runs that have ended leave no descriptor behind, at a low limit, too") {
+  const rlim_t limit = GENERATE(rlim_t{20}, rlim_t{1024});
+  CAPTURE(limit);
+  Nested it;
+  it.begin({});
+  for (const pid_t p : {it.dlock->pid(), it.outer_guard}) {
+    const rlimit few{limit, limit};
+    REQUIRE(::prlimit(p, RLIMIT_NOFILE, &few, nullptr) == 0);
+  }
+  it.go();
+  const auto before = descriptors(it.dlock->pid()), at_guard = descriptors(it.outer_guard);
+  for (int i = 0; i < 80; ++i) {
+    Spawn s = it.spawn(it.command({"--key", "other", "-n", "--", "true"}));
+    s.env.emplace_back("DLOCK_RUNS", it.outer_run());
+    Process p = Process::start(s);
+    ::close(s.fds[2].second);
+    REQUIRE(describe(p.wait(patience)) == "exit 0");
+  }
+  CHECK(until_true([&] { return descriptors(it.dlock->pid()) <= before; }));
+  CHECK(until_true([&] { return descriptors(it.outer_guard) <= at_guard; }));
 }
 
 TEST_CASE("nested: another user who connects without end delays nothing") {
