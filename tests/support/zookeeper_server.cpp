@@ -26,16 +26,16 @@ const char* missing_zookeeper() {
 
 ZookeeperServer::ZookeeperServer(Setup setup)
     : setup_(std::move(setup)), port_(setup_.port != 0 ? setup_.port : free_port()) {
-  const std::string conf = directory_.path() + "/zoo.cfg", data = directory_.path() + "/data";
-  fs::create_directory(data);
+  const std::string conf = directory_.path() + "/zoo.cfg";
+  fs::create_directory(data());
   write_file(conf,
              fmt::format(
                  "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress={}\nadmin.enableServer="
                  "false\n4lw.commands.whitelist=*\n"
                  "maxClientCnxns=0\nmaxSessionTimeout=120000\npreAllocSize=64\n",
-                 setup_.tick / 1ms, data, port_, setup_.address));
+                 setup_.tick / 1ms, data(), port_, setup_.address));
   for (const auto& line : setup_.config) configure(line);
-  if (setup_.id != 0) write_file(data + "/myid", fmt::format("{}\n", setup_.id));
+  if (setup_.id != 0) write_file(data() + "/myid", fmt::format("{}\n", setup_.id));
   start();
 }
 

@@ -38,7 +38,8 @@ class ZookeeperServer {
   void kill() { process_.kill(); }        // SIGKILL, reaped
   void start();                           // again, same place
   void configure(std::string_view line);  // of zoo.cfg, for the next start
-  void freeze() { process_.freeze(); }    // SIGSTOP, and it has stopped
+  std::string data() const { return directory_.path() + "/data"; }  // a directory
+  void freeze() { process_.freeze(); }                              // SIGSTOP, and it has stopped
   void thaw() { process_.thaw(); }
   // The answer to a four-letter word ("srvr", "mntr"); empty when there is none within a second.
   std::string word(std::string_view four) const;

@@ -166,7 +166,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
     TRY_VOID(done(s, "renew", {&proof, &p->reading}, until));
     const Reply &proved = proof.reply(), &read = p->reading.reply();
     if (unknown(proved.rc) || unknown(read.rc)) continue;  // connect() ensures that this ends
-    const bool replaced = read.rc == ZOK && read.stat.token() != p->token;
+    const bool replaced = read.rc == ZOK && !p->is(read.stat);
     if (proved.rc == ZNONODE || read.rc == ZNONODE || replaced) {
       forget(*p);
       return Lost{"its node was removed"};
@@ -213,7 +213,7 @@ bool SessionBackend::alarmed(const Lease& lease) {
   if (!s.connected() || p->watch == 0 || s.fired(p->watch)) return true;
   if (!p->reading.done()) return false;
   const Reply& read = p->reading.reply();
-  return read.rc != ZOK || read.stat.version != p->version || read.stat.token() != p->token;
+  return read.rc != ZOK || read.stat.version != p->version || !p->is(read.stat);
 }
 
 Result<Renewal> SessionBackend::prove(Place& p, Deadline sent) {
@@ -275,7 +275,7 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
       TRY_VOID(done(s, "release", {&reading}, until));
       const Reply& now = reading.reply();
       if (unknown(now.rc)) continue;
-      if (now.rc == ZNONODE || (now.rc == ZOK && now.stat.token() != p->token)) return over(false);
+      if (now.rc == ZNONODE || (now.rc == ZOK && !p->is(now.stat))) return over(false);
     }
     const auto removed = [&](const std::vector<Op>& ops) -> Result<int> {
       const Session::Call call = remove(s, ops);

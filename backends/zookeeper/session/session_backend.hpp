@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the recipes: sessions, the places of this Backend in queues, and everything about a
 // held lock. Its proof is a write of ours through the leader that changes nothing (`multi{check}`);
-// its czxid distinguishes a node from a later one of the same name.
+// its czxid and session distinguish a node from a later one of the same name.
 #pragma once
 #include <list>
 #include <memory>
@@ -58,6 +58,8 @@ struct Place {
   bool given_up = false;
 
   bool granted() const { return node_state >= NodeState::granted; }
+  // Restored servers give a czxid again, and may know our session: so that is compared, too.
+  bool is(const NodeStat& stat) const { return stat.token() == token && stat.owner == session; }
   void set_node(std::string path, const NodeStat& stat) {
     node_state = NodeState::waiting;
     node = std::move(path);

@@ -2,6 +2,7 @@
 // Sessions that are not what a client believes of them: made by another version, resumed for less,
 // unknown to a store that has lost its data.
 #include <unistd.h>
+#include <filesystem>
 #include <memory>
 #include "faults.hpp"
 #include "support/proxy.hpp"
@@ -159,4 +160,35 @@ TEST_CASE("a reader of 0.1.0 is no permit to a permit that waits for it") {
   CHECK(std::get<Waiting>(waiting).holder->who.pid == 7);
   CHECK(w->cancel());
   CHECK(backend->inspect(key()).value()->holders.at(0).mode == Mode::shared);
+}
+
+TEST_CASE("servers that were restored: the node of another with the czxid of ours is not ours") {
+  ZookeeperServer server;
+  const auto holder = open_zookeeper(server.url(), {}, "ephemeral");
+  const Request r = request(key(), 60s);
+  const auto write = [](Backend& b, Duration ttl) {
+    release_or_fail(b, acquire_or_fail(b, request(key("other"), ttl)));
+  };
+  write(*holder, r.ttl);  // its session is older than the backup
+  server.kill();
+  const TestDirectory backup;
+  const auto all = std::filesystem::copy_options::recursive;
+  std::filesystem::copy(server.data(), backup.path() + "/data", all);
+  server.start();
+  // A session, and then a node: both histories write the same.
+  const auto before = open_zookeeper(server.url(), {}, "ephemeral");
+  CHECK_FALSE(before->inspect(key("other")).value());
+  const Lease forgotten = acquire_or_fail(*holder, r);
+  server.kill();
+  std::filesystem::remove_all(server.data());
+  std::filesystem::copy(backup.path() + "/data", server.data(), all);
+  server.start();
+  const auto other = open_zookeeper(server.url(), {}, "ephemeral");
+  const Lease newer = acquire_or_fail(*other, request(key(), r.ttl));
+  REQUIRE(newer.token == forgotten.token);
+  for (int i = 0; i < 3; ++i) write(*other, r.ttl);  // now the holder may connect again
+
+  CHECK(std::holds_alternative<Lost>(renewed(*holder, forgotten, r.ttl)));
+  CHECK(holder->release(forgotten).value() == Released::was_not_held);
+  CHECK(kept(other->renew(newer, r.ttl)));
 }
