@@ -75,7 +75,7 @@ Result<std::unique_ptr<Http>> Client::dial(Deadline until, Deadline heard_by) {
     auto http = new_connection(until);
     auto open = http->open(until, heard_by);
     if (open && http->stays_open()) return http;
-    if (open) heard_by = until;  // it was heard, and then closed
+    if (open) heard_by = no_deadline;  // it was heard, and then closed
     else if (open.error().code != Errc::denied || !credentials_.newer_than(version))
       return fail(std::move(open.error()));
   }

@@ -95,7 +95,8 @@ Result<void> Http::open(Deadline until, Deadline heard_by) {
     if (!more) return fail(std::move(more.error()));
     if (asked && complete()) return {};
     if (!asked && *more) {
-      if (transport_.received() || (heard_by >= until && !transport_.has_other())) return {};
+      const bool choice = heard_by < until || transport_.has_other();
+      if (transport_.received() || !choice || heard_by == no_deadline) return {};
       ask("GET /version", "", "");
       asked = true;
       continue;
@@ -120,6 +121,10 @@ void Http::ask(std::string_view what, std::string_view body, std::string_view to
 
 Result<bool> Http::step() {
   if (transport_.leave_silent(Clock::now())) sent_ = false;
+  return go_on();
+}
+
+Result<bool> Http::go_on() {
   TRY(open, transport_.step_open(Clock::now()));
   if (!open) return false;
   if (!std::exchange(sent_, true)) transport_.add(request_);
@@ -135,7 +140,7 @@ Result<HttpAnswer> Http::post(std::string_view path, std::string_view body, std:
                               Deadline until) {
   ask(fmt::format("POST {}", path), body, token);
   while (!complete()) {
-    TRY(more, step());
+    TRY(more, go_on());  // sent once, and nowhere else
     if (complete() || (more && Clock::now() < until)) continue;
     if (Clock::now() >= until || !wait_for(fd(), events(), {until}))
       return fail(Errc::timed_out,

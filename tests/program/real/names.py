@@ -156,6 +156,17 @@ class Names(parts.Case):
 
         self.each(question)
 
+    def test_name_of_members_that_close(self):
+        """A proxy in front of etcd closes behind each answer, and has two addresses."""
+        url = self.stores.get("etcd") or parts.missing("etcd")
+        port = int(re.search(r"127\.0\.0\.1:(\d+)", url)[1])
+        both = [proxy.Proxy(port, at=(f"127.0.0.{n}", port), closes=True) for n in (95, 96)]
+        self.hosts("127.0.0.95", "127.0.0.96")
+        self.tell("run", "-b", url.replace("127.0.0.1", "db.example"), "--key", "k", "-w", "3s",
+                  "--", "true")
+        for one in both:
+            one.end()
+
     def test_first_member_is_silent(self):
         """Of several members of etcd, known by their addresses."""
         url = self.stores.get("etcd") or parts.missing("etcd")
