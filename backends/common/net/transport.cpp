@@ -31,6 +31,8 @@ Result<bool> Transport::step_open(Deadline now) {
 
 bool Transport::leave_silent(Deadline now) {
   if (!open_ || received_ || now < heard_until_) return false;
+  char byte = 0;  // that came while nobody read
+  if (::recv(fd_.get(), &byte, sizeof byte, MSG_PEEK) > 0) return false;
   next_address({Errc::unavailable, "no answer in time"});
   return true;
 }

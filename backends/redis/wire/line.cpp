@@ -71,9 +71,9 @@ void Line::push() {
 }
 
 Deadline Line::poll_until() const noexcept {
-  if (state_ == State::dialling) return std::min(until_, connection_->poll_until());
+  if (!connection_) return no_deadline;
   const Deadline due = awaited_.empty() ? no_deadline : awaited_.front().due;
-  return state_ == State::greeting ? std::min(due, connection_->poll_until()) : due;
+  return std::min(state_ == State::dialling ? until_ : due, connection_->poll_until());
 }
 
 std::optional<Reply> Line::next(Deadline now) {
@@ -85,7 +85,7 @@ std::optional<Reply> Line::next(Deadline now) {
 }
 
 Result<std::optional<Reply>> Line::step(Deadline now) {
-  if (state_ == State::greeting && connection_->leave_silent(now)) {
+  if (state_ != State::dialling && connection_->leave_silent(now)) {
     awaited_.clear();
     state_ = State::dialling;
   }

@@ -38,7 +38,9 @@ Result<bool> Question::step(Deadline now) {
   for (;;) {
     auto reply = line_.next(now);
     if (line_.closed()) return fail(line_.why());
-    if (line_.ready() && !replies_) {
+    // Nothing is under way any more: the first address was left, the next one is asked.
+    const bool moved = replies_ && !reply && line_.idle();
+    if (line_.ready() && (!replies_ || moved)) {
       replies_ = 0;
       TRY_VOID(send());
       continue;

@@ -156,6 +156,37 @@ class Names(parts.Case):
 
         self.each(question)
 
+    def test_first_address_falls_silent(self):
+        """While a lock of each store is held, at defaults: it is held on at the next address."""
+        self.hosts("127.0.0.93", "127.0.0.96")
+        first, second, held = {}, {}, {}
+        for kind, url in self.stores.items():
+            port = int(re.search(r"127\.0\.0\.1:(\d+)", url)[1])
+            first[kind] = proxy.Proxy(port, at=("127.0.0.93", port))
+            second[kind] = proxy.Proxy(port, at=("127.0.0.96", port))
+            self.addCleanup(first[kind].end)
+            self.addCleanup(second[kind].end)
+            held[kind] = self.run_dlock("-b", url.replace("127.0.0.1", "db.example"), "--key",
+                                        self._testMethodName, "--", "sleep", "600")
+        for kind, run in held.items():
+            run.event("acquired")
+            first[kind].stop()
+        for kind, run in held.items():
+            with self.subTest(kind):
+                self.renewed(run, 2)
+                self.assertGreater(second[kind].answers, 0)
+                run.clean()
+
+    def test_sentinels_whose_first_addresses_are_silent(self):
+        url = parts.fixture("sentinel").url + "?restart_grace=0"
+        ports = [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", url)]
+        alive = [proxy.Proxy(port, at=("127.0.0.96", port)) for port in ports]
+        self.hosts(*{self.silent(port) for port in ports}, "127.0.0.96")
+        self.tell("run", "-b", url.replace("127.0.0.1", "db.example"), "--key", "k", "-w", "3s",
+                  "--", "true")
+        for one in alive:
+            one.end()
+
     def test_name_of_members_that_close(self):
         """A proxy in front of etcd closes behind each answer, and has two addresses."""
         url = self.stores.get("etcd") or parts.missing("etcd")
