@@ -57,7 +57,8 @@ class Http {
       : transport_(at, tls, silence, until, first), host_(at.text()) {}
 
   // Before post(). `heard_by`: a peer that has not said a word then is given up, because there is
-  // another one; `until`: none; no_deadline: none, and it is not asked. Errc::unavailable: nobody answers there. Errc::denied: TLS.
+  // another one; `until`: there is none; no_deadline: it was heard before, and is not asked.
+  // Errc::unavailable: nobody answers there. Errc::denied: TLS.
   Result<void> open(Deadline until, Deadline heard_by);
   // Errc::timed_out: the outcome is unknown. Errc::protocol: likewise; this is no HTTP.
   // Errc::denied: TLS; nothing was done.
