@@ -63,15 +63,15 @@ KeyView held_by(std::vector<HolderView> holders) {
   return k;
 }
 
-void ended(HolderView& h) { h.who.process->start += 1; }  // the pid is another process now
+void reuse_pid(HolderView& h) { h.who.process->start += 1; }  // the pid is another process now
 
 // Another program's record says nothing of the holder.
-void foreign(HolderView& h) {
+void make_foreign(HolderView& h) {
   h.who = {};
   h.remaining.reset();
 }
 
-struct Row {
+struct ProposalRow {
   std::string_view who;
   std::function<void(HolderView&)> changes;
   std::string_view words, recipe = "lease";
@@ -82,9 +82,9 @@ const std::string_view cannot = "only that program can end it";
 }  // namespace
 
 TEST_CASE("inspect proposes what ends this holder, and nothing else") {
-  const std::vector<Row> rows{
+  const std::vector<ProposalRow> rows{
       {"a run", [](auto&) {}, "revoke kill force "},
-      {"a run that was killed", ended, "force "},
+      {"a run that was killed", reuse_pid, "force "},
       {"a run, asked to stop before", [](auto& h) { h.revoked = true; }, "kill force "},
       {"a run, with a recipe that cannot ask", [](auto&) {}, "kill force ", "flock"},
       {"a run of another host", [](auto& h) { h.who.host = "far.away"; }, "revoke force "},
@@ -96,7 +96,7 @@ TEST_CASE("inspect proposes what ends this holder, and nothing else") {
       {"acquire",
        [](auto& h) {
          h.who.kept_by = Identity::KeptBy::nobody;
-         ended(h);
+         reuse_pid(h);
        },
        "force "},
       {"acquire of another host",
@@ -110,25 +110,25 @@ TEST_CASE("inspect proposes what ends this holder, and nothing else") {
       {"acquire --keep, its keeper was killed",
        [](auto& h) {
          h.who.kept_by = Identity::KeptBy::keeper;
-         ended(h);
+         reuse_pid(h);
        },
        "force "},
-      {"another program", foreign, "force "},
+      {"another program", make_foreign, "force "},
       {"another program, which has no token",
        [](auto& h) {
-         foreign(h);
+         make_foreign(h);
          h.token = 0;
        },
        "force "},
       {"another program, which the store cannot end",
        [](auto& h) {
-         foreign(h);
+         make_foreign(h);
          h.token = 0;
          h.stays_because = cannot;
        },
        "end "},
   };
-  for (const Row& row : rows) {
+  for (const ProposalRow& row : rows) {
     INFO(row.who);
     HolderView h = of_a_run();
     row.changes(h);
@@ -146,7 +146,7 @@ TEST_CASE("inspect says what ends the lock of a dlock that is no longer running"
   };
   HolderView h = of_a_run();
   CHECK_THAT(says(h), !Catch::Contains("no longer running"));
-  ended(h);
+  reuse_pid(h);
   CHECK_THAT(says(h), Catch::Contains("no longer running; the lease expires in 27s by itself"));
   h.who.kept_by = Identity::KeptBy::nobody;
   CHECK_THAT(says(h), Catch::Contains("has ended, as with acquire"));
@@ -158,7 +158,7 @@ TEST_CASE("inspect says what ends the lock of a dlock that is no longer running"
 
 TEST_CASE("what --min-hold left is removed by force alone") {
   HolderView h = of_a_run();
-  ended(h);
+  reuse_pid(h);
   KeyView k = held_by({h});
   k.last_run.emplace();
   k.last_run->token = h.token;
