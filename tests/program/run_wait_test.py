@@ -48,7 +48,7 @@ class Wait(harness.Case):
         self.not_run()
 
     def test_lock_of_another_program(self):
-        """Its process is named, no queue position, and --force --yes."""
+        """Its process is named, no queue position, and no --force."""
         self.env["DLOCK_BACKEND"] += "?recipe=flock"
         self.key("--", "true")  # so that inspect lists the key
         with open("locks/k") as lock:
@@ -60,7 +60,7 @@ class Wait(harness.Case):
             self.assertRegex(done.err.splitlines()[0], "; waiting up to 700ms$")
             seen = self.dlock("inspect", "k")
             self.assertLine("holder +.*:[0-9]+, no token", seen)
-            self.assertLine("force .* --force --yes", seen)
+            self.assertLine("end +not by --force: another program locked the file, .*", seen)
             self.assertLine(r"1 key, 1 held, \? waiting", self.dlock("inspect"))
         self.not_run()
 
