@@ -69,7 +69,7 @@ STEPS
 
 @test "Ctrl-C and Ctrl-\\ reach the command once, and neither starts --kill-after nor escalates" {
   on_tty sh -c 'echo $$ >dpid
-    exec $D --ttl 2s -k 100ms --status ev -- sh -c "exec \"$SIGNAL_JOB\" print >got"' <<'STEPS'
+    exec $D --ttl 6s -k 100ms --status ev -- sh -c "exec \"$SIGNAL_JOB\" print >got"' <<'STEPS'
     count 1 got up
     count 1 ev renewed
     type \x03
@@ -104,7 +104,7 @@ STEPS
 
 @test "a HUP that a process sends is only forwarded" {
   on_tty \
-    sh -c 'echo $$ >dpid; exec $D --ttl 2s -k 100ms --status ev -- "$SIGNAL_JOB" print' <<'STEPS'
+    sh -c 'echo $$ >dpid; exec $D --ttl 6s -k 100ms --status ev -- "$SIGNAL_JOB" print' <<'STEPS'
     expect up
     signal 1 dpid
     expect got 1
@@ -159,7 +159,7 @@ STEPS
 
 @test "a command that ignores Ctrl-Z: nothing stops, the lease is renewed" {
   in_shell 130 <<'STEPS'
-    type $D --ttl 2s --status ev -- sh -c 'trap "" TSTP; echo star''ted; until [ -e go ]; do sleep 0.05; done; exit 5'\n
+    type $D --ttl 6s --status ev -- sh -c 'trap "" TSTP; echo star''ted; until [ -e go ]; do sleep 0.05; done; exit 5'\n
     expect started
     type \x1a
     count 3 ev renewed
@@ -286,7 +286,7 @@ STEPS
 }
 
 @test "--foreground=no: Ctrl-Z stops the command only; the lease is renewed; CONT continues it" {
-  on_tty sh -c 'echo $$ >dpid; exec $D --foreground=no --ttl 2s --status ev -- \
+  on_tty sh -c 'echo $$ >dpid; exec $D --foreground=no --ttl 6s --status ev -- \
     sh -c "echo \$\$ >pid; echo up; exec sleep 60"' <<'STEPS'
     expect up
     type \x1a
