@@ -38,8 +38,8 @@ struct NewLease {
 // On a connection of its own, and without waiting: it wakes, and nothing depends on it.
 class Watch {
  public:
-  Watch(std::unique_ptr<Http> http, Deadline answer_by, unsigned moves)
-      : moves(moves), http_(std::move(http)), answer_by_(answer_by) {}
+  Watch(std::unique_ptr<Http> http, Deadline answer_by, unsigned client_moves)
+      : moves(client_moves), http_(std::move(http)), answer_by_(answer_by) {}
   // What has arrived. No events and not `over`: nothing; call it again when events() happen on
   // fd(), or at poll_until() at the latest.
   WatchLine next();
