@@ -235,6 +235,8 @@ Duration Keeper::slice(Duration left, Clock::duration waited, bool reported) con
   else if (redraws(plan_)) due = redrawn_report;
   else if (!plan_.say.quiet)
     for (const Duration line : said_again) at(line);
+  // until its grace ends, what it says changes soon
+  if (health_.grants_nothing) due = std::min<Duration>(due, redrawn_report);
   return std::clamp<Duration>(before_query, 0us, due);
 }
 
