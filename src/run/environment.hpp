@@ -20,7 +20,8 @@ Variables grant_variables(const Traits&, const Lease&, const Handle&, Duration t
 // the keys.
 std::string job_environment(const Plan&, const std::vector<Lease>&, pid_t guard);
 
-// The ids of the runs around this one, from DLOCK_RUNS; what is no id is left out. No thread exists.
+// Returns the ids of the runs around this one, from DLOCK_RUNS, without words that are not ids.
+// Call it while there is one thread.
 std::vector<std::string> runs_around();
 
 // The guard's environment with those changes: pointers into both, with nullptr at the end.

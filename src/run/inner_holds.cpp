@@ -35,14 +35,9 @@ bool is_scarcity(int error) {
 
 // 0, or an errno.
 int send(int socket, const int* fds, std::size_t count) {
-  char text = 0;
-  iovec part{&text, sizeof text};
-  msghdr h{};
-  h.msg_iov = &part;
-  h.msg_iovlen = 1;
-  Attached attached;
-  attached.put(h, fds, count);
-  return ::sendmsg(socket, &h, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
+  Carrier message;
+  message.attached.put(message.header, fds, count);
+  return ::sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
 }
 
 // Other runs of this user may have too many descriptors on their way at this moment. A fifth of a
@@ -133,13 +128,9 @@ void InnerHolds::accept() {
 // The socket is taken by a look at the message, which stays until the connection is closed: it is
 // never lost, even if there is no descriptor for it.
 bool InnerHolds::read(const Fd& offer) {
-  char text = 0;
-  iovec part{&text, sizeof text};
-  msghdr h{};
-  h.msg_iov = &part;
-  h.msg_iovlen = 1;
-  Attached attached;
-  attached.prepare(h);
+  Carrier message;
+  msghdr& h = message.header;
+  message.attached.prepare(h);
   const ssize_t n = ::recvmsg(offer.get(), &h, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n <= 0) return n == 0 || (errno != EAGAIN && errno != EINTR);
   std::vector<Fd> taken;

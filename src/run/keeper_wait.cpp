@@ -190,7 +190,7 @@ void Keeper::acquire() {
       // What it said before says nothing of a store that refuses now. An error from beyond the end,
       // of a machine that slept, says nothing of the wait: leaving asks once more.
       if (until(wait_.until()) > 0us) last.reset();
-      // one that is told to leave may have been interrupted: what it said before tells more
+      // When dlock is to leave, the request may have been interrupted: an earlier error says more.
       if (!requested() || !told) report(event::NoAnswer{.reached = false, .why = e.message});
       told = true;
       nap(std::min(jitter(retry), std::max<Duration>(until(wait_.retried_until()), 0us)));

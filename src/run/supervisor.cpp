@@ -343,12 +343,14 @@ bool Supervisor::foreign(pid_t child) const {
 
 // The guard is dead and its tree is ours. ECHILD would be the proof, but earlier children must
 // live; so the list must be empty three times in a row, after everything was reaped. Members that
-// do not change are dying, or in an uninterruptible state: Policy asks again soon.
+// do not change are dying, or in an uninterruptible state: Policy asks again soon. It does so, too,
+// after 200 rounds at a job that forks without end: signals and deadlines must not wait for that.
 void Supervisor::sweep_own() {
   reap_guard();
   auto cgroup = JobCgroup::find(guard_pid_);
   std::vector<pid_t> members, before;
-  for (int empty = 0; empty < 3; empty = members.empty() ? empty + 1 : 0) {
+  for (int empty = 0, rounds = 0; empty < 3; empty = members.empty() ? empty + 1 : 0) {
+    if (++rounds > 200) return;
     cgroup.kill();
     before.swap(members);
     members = around_.children.list();

@@ -75,4 +75,21 @@ class Attached {
   alignas(cmsghdr) char control_[CMSG_SPACE(sizeof(int) * most_attached)];
 };
 
+// A message of one byte, which only carries descriptors.
+struct Carrier {
+  Carrier() {
+    header.msg_iov = &part_;
+    header.msg_iovlen = 1;
+  }
+  Carrier(const Carrier&) = delete;  // it points into itself
+  Carrier& operator=(const Carrier&) = delete;
+
+  msghdr header{};
+  Attached attached;
+
+ private:
+  char text_ = 0;
+  iovec part_{&text_, sizeof text_};
+};
+
 }  // namespace dlock::run

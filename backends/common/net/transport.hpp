@@ -27,7 +27,7 @@ class Transport {
   // Errc::unavailable: no server there. Errc::denied: TLS.
   Result<bool> step_open(Deadline now);
   // The server accepted, has said nothing for a moment, and there is another address. True: call
-  // step_open() again for that one, and send anew what was sent.
+  // step_open() again, which dials that address, and then repeat what was sent.
   bool leave_silent(Deadline now);
   bool has_other() const noexcept { return dial_.untried() > 0; }  // when open
   bool dialling() const noexcept { return !fd_; }                  // not connected; TLS comes then

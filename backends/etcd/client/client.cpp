@@ -62,7 +62,7 @@ void Client::leave() {
   at_ = (at_ + 1) % options_.endpoints.size();
 }
 
-// A name may be that of several members, of which one is silent: another one each time round.
+// A name may resolve to several members. Each round begins at another one, in case one is silent.
 std::unique_ptr<Http> Client::new_connection(Deadline until) {
   return std::make_unique<Http>(options_.endpoints[at_], credentials_.tls(), options_.op_timeout,
                                 until, moves_ / options_.endpoints.size());

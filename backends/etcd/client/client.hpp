@@ -77,7 +77,7 @@ class Client {
   Result<std::optional<Duration>> time_left(std::int64_t lease, Deadline until);
   // Begins at the member that the calls go to. `end`: of a range; empty: the key alone.
   Watch watch(const std::string& key, const std::string& end, std::int64_t from, bool puts);
-  // False: what watches there is made anew.
+  // False: begin another watch.
   bool is_current(const std::optional<Watch>& w) const noexcept { return w && w->moves == moves_; }
   // Any call that changes nothing, as it is answered.
   Result<Json> query(std::string_view what, std::string_view path, Json body, Deadline until);

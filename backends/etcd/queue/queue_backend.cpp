@@ -214,8 +214,8 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
   operations.push_back(nested(transaction(std::move(newer), {}, {put(key, text)})));
 }
 
-// What was changed since the last answer is noticed, too. Nothing waits here: a watch that is not
-// answered wakes nobody, and is made anew with the next renewal.
+// What was changed since the last answer is noticed, too. Nothing waits here: a watch that gets
+// no reply wakes nobody, and the next renewal begins another one.
 void QueueBackend::watch_own(Held& h) {
   h.watch.emplace(client_.watch(h.key, "", h.seen + 1, true));
   receive(h);
