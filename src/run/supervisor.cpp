@@ -342,15 +342,18 @@ bool Supervisor::foreign(pid_t child) const {
 }
 
 // The guard is dead and its tree is ours. ECHILD would be the proof, but earlier children must
-// live; so the list must be empty three times in a row, after everything was reaped. Members that
-// do not change are dying, or in an uninterruptible state: Policy asks again soon. It does so, too,
-// after 200 rounds at a job that forks without end: signals and deadlines must not wait for that.
+// live; so the list must be empty three times in a row, after everything was reaped. The children of
+// a member that dies become ours a moment later, one generation after the other: nobody tells us, so
+// the list is read each millisecond. After 20 ms without a change Policy asks again, less and less
+// often: the members are in an uninterruptible state. So it does after 200 rounds at a job that
+// forks without end: signals and deadlines must not wait for that.
 void Supervisor::sweep_own() {
   reap_guard();
   auto cgroup = JobCgroup::find(guard_pid_);
   std::vector<pid_t> members, before;
-  for (int empty = 0, rounds = 0; empty < 3; empty = members.empty() ? empty + 1 : 0) {
-    if (++rounds > 200) return;
+  int same = 0, rounds = 0;
+  for (int empty = 0; empty < 3; empty = members.empty() ? empty + 1 : 0) {
+    if (++rounds > 200 || same > 20) return;
     cgroup.kill();
     before.swap(members);
     members = around_.children.list();
@@ -358,7 +361,8 @@ void Supervisor::sweep_own() {
       return std::find(before.begin(), before.end(), p) == before.end() && foreign(p);
     });
     kill_children(members);
-    if (!members.empty() && members == before) return;
+    same = !members.empty() && members == before ? same + 1 : 0;
+    if (same > 0) ::poll(nullptr, 0, 1);
     for (const pid_t p : members) ::waitpid(p, nullptr, WNOHANG);
     if (around_.before.empty() && members.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) break;
   }
