@@ -69,10 +69,8 @@ bool is_revoked(std::string_view data, FencingToken token, bool names_recur) {
 std::string Ticket::text() const {
   std::string out = fmt::format("{:016x}", static_cast<std::uint64_t>(id));
   for (const char c : password) out += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  if (timeout > Duration{})
-    out += fmt::format("-{}-{}", timeout / std::chrono::milliseconds{1},
-                       lock_delay / std::chrono::milliseconds{1});
-  return out;
+  return out + fmt::format("-{}-{}", timeout / std::chrono::milliseconds{1},
+                           lock_delay / std::chrono::milliseconds{1});
 }
 
 std::optional<Ticket> Ticket::parse(std::string_view text) {
@@ -80,14 +78,12 @@ std::optional<Ticket> Ticket::parse(std::string_view text) {
   std::string_view times = text.substr(std::min<std::size_t>(text.size(), 48));
   text = text.substr(0, 48);
   if (text.size() != 48) return std::nullopt;
-  if (!times.empty()) {
-    if (next_part(times, '-') != "") return std::nullopt;
-    const auto timeout = parse_number<std::uint32_t>(next_part(times, '-'));
-    const auto delay = parse_number<std::uint32_t>(times);
-    if (!timeout || !delay || *delay >= *timeout) return std::nullopt;
-    t.timeout = std::chrono::milliseconds{*timeout};
-    t.lock_delay = std::chrono::milliseconds{*delay};
-  }
+  if (next_part(times, '-') != "") return std::nullopt;
+  const auto timeout = parse_number<std::uint32_t>(next_part(times, '-'));
+  const auto delay = parse_number<std::uint32_t>(times);
+  if (!timeout || !delay || *delay >= *timeout) return std::nullopt;
+  t.timeout = std::chrono::milliseconds{*timeout};
+  t.lock_delay = std::chrono::milliseconds{*delay};
   const auto id = parse_number<std::uint64_t>(text.substr(0, 16), 16);
   if (!id) return std::nullopt;
   for (std::size_t i = 16; i < 48; i += 2) {

@@ -37,8 +37,7 @@ struct Ticket {
   std::int64_t id = 0;
   std::string password;  // 16 bytes
   // The timeout with which the session was created, of which lock_delay is no part of the lease: a
-  // new leader tracks the session by it, so every resume asks for it. Zero: a handle of 0.1.0,
-  // which does not say it.
+  // new leader tracks the session by it, so every resume asks for it.
   Duration timeout{}, lock_delay{};
 
   std::string text() const;

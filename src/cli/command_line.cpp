@@ -42,9 +42,6 @@ run::Outcome unknown_verb(std::string_view name, bool help = false) {
                                   [&](const auto& e) { return e.first == name; });
   if (known != std::end(elsewhere)) {
     message = fmt::format("unknown command {}; did you mean {}?", quoted(name), known->second);
-  } else if (const OldName* old =
-                 name.starts_with("--") ? find_old_name(name.substr(2)) : nullptr) {
-    message = no_longer(name, *old, Source::flag);
   } else if (name.starts_with('-')) {
     message = fmt::format("{}: the command comes first: dlock COMMAND [OPTION...]", quoted(name));
   } else {

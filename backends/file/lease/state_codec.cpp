@@ -10,7 +10,7 @@
 namespace dlock::file {
 namespace {
 
-constexpr std::string_view magic[] = {"dlock1 ", "dlock2 "};  // of layouts 1 and 2
+constexpr std::string_view magic = "dlock1 ";  // layout 1
 constexpr std::string_view any_version = "dlock";
 constexpr std::size_t check_digits = 16;
 // columns of the header
@@ -92,15 +92,12 @@ Header parse_header(std::string_view text) noexcept {
   Header h;
   if (text.find_first_not_of('\0') == text.npos) return h;
   h.kind = Header::Kind::damaged;
-  for (unsigned i = 0; i < std::size(magic); ++i)
-    if (text.starts_with(magic[i])) h.layout = i + 1;
-  if (h.layout == 0) {
+  if (!text.starts_with(magic)) {
     // cut off, as no layout of more digits is
-    for (const std::string_view known : magic)
-      if (text.starts_with(known.substr(0, known.size() - 1)) && text.size() >= known.size() &&
-          text[known.size() - 1] == '\0')
-        return h;
-    // "dlock3 ..." is not damage: a newer dlock keeps locks here.
+    if (text.starts_with(magic.substr(0, magic.size() - 1)) && text.size() >= magic.size() &&
+        text[magic.size() - 1] == '\0')
+      return h;
+    // "dlock2 ..." is not damage: a newer dlock keeps locks here.
     if (text.starts_with(any_version) && text.size() > any_version.size() &&
         text[any_version.size()] >= '0' && text[any_version.size()] <= '9')
       h.kind = Header::Kind::other_version;
@@ -173,8 +170,7 @@ void encode(const KeyRecord& r, std::size_t in_slot, const Tail& tail, std::uint
     }
   }
   const std::string_view body = std::string_view{out}.substr(header_size);
-  const std::string_view layout = magic[tail.empty() ? 0 : 1];
-  layout.copy(out.data(), layout.size());
+  magic.copy(out.data(), magic.size());
   put_fixed(&out[seq_at], 20, seq, 10);
   put_fixed(&out[length_at], 8, body.size(), 10);
   put_fixed(&out[checksum_at], 16, checksum(body, seq), 16);

@@ -8,8 +8,8 @@
 //   H <owner> <mode> <ticket> <token> <slot> <since> <deadline> <lock-delay> <who>         a holder
 //   W <owner> <mode> <limit> <ticket> <live until> <invited> <who>                         a waiter
 //
-// That is layout 1. With many waiters only the first of them are lines of the slot; the others are
-// in the tail (tail.hpp), and the record, of layout 2, begins with `dlock2` and ends with:
+// With many waiters only the first of them are lines of the slot. The others are in the tail
+// (tail.hpp), and the record ends with:
 //
 //   Q <begin> <end> <lines>         where the others are, in bytes of the tail
 //   G <ticket>                      a line in there whose waiter is gone
@@ -55,7 +55,6 @@ inline constexpr std::uint64_t tail_size = 16 << 20;  // at most
 struct Header {
   enum class Kind { empty, other_version, damaged, good };
   Kind kind = Kind::empty;
-  unsigned layout = 0;
   std::uint64_t seq = 0, checksum = 0;
   std::size_t length = 0;
   Micros overdue = never;

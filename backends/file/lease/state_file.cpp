@@ -180,15 +180,15 @@ Result<StateFile::Loaded> StateFile::newest(bool& torn) {
   for (int i : {0, 1})
     if (kind(i) == Header::Kind::other_version)
       return fail(Errc::usage,
-                  fmt::format("{}: has layout {}, and this dlock knows layouts 1 and 2 (a newer "
-                              "dlock wrote it: install that one on this host, too)",
+                  fmt::format("{}: has layout {}, and this dlock knows layout 1 (a newer dlock "
+                              "wrote it: install that one on this host, too)",
                               printable(path_), layout_of(slots[i].text)));
   int order[2] = {0, 1};
   if (slots[1].header.seq > slots[0].header.seq) std::swap(order[0], order[1]);
   for (const int i : order) {
     if (kind(i) != Header::Kind::good || !read_body(i, slots[i])) continue;
     auto record = decoded();
-    if (!record || record->tail.empty() != (slots[i].header.layout == 1))
+    if (!record)
       return fail(
           Errc::protocol,
           fmt::format("{}: has a line that this version of dlock does not know", printable(path_)));

@@ -168,8 +168,7 @@ constexpr ServerError known[] = {
     {"NOPERM", Remedy::none, Errc::denied, "the rights dlock needs are in dlock-redis(7)"},
     {"DENIED", Remedy::none, Errc::denied, "protected mode"},
     {"WRONGTYPE", Remedy::none, Errc::usage,
-     "something else lives under this key, or a lock of a dlock before 0.1.0, whose "
-     "layout was another: choose another --key or ?prefix=, or delete it"},
+     "something else lives under this key: choose another --key or ?prefix=, or delete it"},
     {"DLOCKDATA", Remedy::none, Errc::usage,
      "something else lives under this key: choose another --key or ?prefix="},
     {"DLOCKLAYOUT", Remedy::none, Errc::usage,

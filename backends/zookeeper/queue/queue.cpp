@@ -18,8 +18,7 @@ constexpr std::array<Tag, 4> sequential_tags{{{"-__SEMA__-__WRIT__", Mode::permi
                                               {"-__WRIT__", Mode::exclusive},
                                               {"-__DLCK__-__READ__", Mode::shared},
                                               {"-__READ__", Mode::shared, true}}};
-constexpr std::string_view curator_tag = "-lock-", kazoo_tag = "__lock__", slot_prefix = "slot-",
-                           delay_prefix = "delay-", delay_end = "-mark";
+constexpr std::string_view curator_tag = "-lock-", kazoo_tag = "__lock__", slot_prefix = "slot-";
 
 std::string uuid(const Owner& owner) {
   const std::string hex = owner.hex();
@@ -104,30 +103,12 @@ std::optional<unsigned> parse_slot(std::string_view name) {
   return unsigned_digits<unsigned>(name.substr(slot_prefix.size()));
 }
 
-// `delay-<µs>-<number>-_c_<guid>-mark`, the number in hex, as unsigned.
-std::optional<OldMark> parse_old_mark(std::string_view name) {
-  if (!name.starts_with(delay_prefix) || !name.ends_with(delay_end) ||
-      name.size() < delay_prefix.size() + delay_end.size())
-    return std::nullopt;
-  std::string_view rest =
-      name.substr(delay_prefix.size(), name.size() - delay_prefix.size() - delay_end.size());
-  const auto field = [&] { return next_part(rest, '-'); };
-  const auto micros = unsigned_digits<std::int64_t>(field());
-  const std::string_view hex = field();
-  const auto number = parse_number<std::uint32_t>(hex, 16);
-  if (!micros || !number || rest.empty()) return std::nullopt;
-  return OldMark{std::string{rest}, static_cast<std::int32_t>(*number)};
-}
-
 Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) {
   Directory d;
-  std::vector<std::pair<OldMark, std::string>> marks;
   const bool own = dialect == Dialect::sequential;
   for (const std::string& name : names) {
     if (auto slot = own ? parse_slot(name) : std::nullopt) {
       d.slots.push_back(*slot);
-    } else if (auto mark = own ? parse_old_mark(name) : std::nullopt) {
-      marks.emplace_back(std::move(*mark), name);
     } else if (auto member = parse_member(dialect, name)) {
       d.queue.push_back(std::move(*member));
       // sequential, so it queues here; a node without a number may be a key further down
@@ -135,11 +116,6 @@ Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) 
       d.foreign = name;
     }
   }
-  for (auto& [mark, name] : marks)
-    if (std::none_of(d.queue.begin(), d.queue.end(), [&, &m = mark](const Member& holder) {
-          return holder.number == m.number && holder.name.starts_with(m.guid);
-        }))
-      d.old_marks.push_back(std::move(name));
   if (d.queue.empty()) return d;
   // The order of two of them: a total order with any others. Curator gives a writer's own read lock
   // the writer's number.

@@ -53,19 +53,12 @@ std::optional<Member> parse_member(Dialect, std::string_view name);
 // for one.
 std::string slot_node(unsigned slot);
 std::optional<unsigned> parse_slot(std::string_view name);
-// A persistent node by which 0.1.0 marked a holder with a lock-delay, `_c_<guid>` and its number.
-struct OldMark {
-  std::string guid;
-  std::int32_t number = 0;
-};
-std::optional<OldMark> parse_old_mark(std::string_view name);
 
 // A directory as listed.
 struct Directory {
   std::vector<Member> queue;  // in order
   std::vector<unsigned> slots;
-  std::vector<std::string> old_marks;  // of holders that are gone
-  std::string foreign;                 // the name of a node in another dialect; empty: none
+  std::string foreign;  // the name of a node in another dialect; empty: none
 
   static Directory of(Dialect, const std::vector<std::string>& names);
   const Member* find(std::string_view name) const;

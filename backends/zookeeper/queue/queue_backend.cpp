@@ -213,9 +213,8 @@ Result<void> QueueBackend::erase(const Key& key) {
     if (list.rc == ZNONODE) return {};
     std::string foreign;
     for (const std::string& name : list.names) {
-      const bool mark =
-          dialect_ == Dialect::sequential && (parse_slot(name) || parse_old_mark(name));
-      if (!mark && !parse_member(dialect_, name)) foreign = name;
+      const bool slot = dialect_ == Dialect::sequential && parse_slot(name);
+      if (!slot && !parse_member(dialect_, name)) foreign = name;
       else TRY_VOID(answer(*s, what, s->remove(path + '/' + name), until, {ZNONODE}));
     }
     if (!foreign.empty())

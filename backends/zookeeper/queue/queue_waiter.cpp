@@ -106,8 +106,6 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
 QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
   Session& s = at.session;
   Place& p = at.place;
-  // requests of their own, of which no answer counts
-  for (const std::string& mark : at.directory.old_marks) (void)s.remove(path_ + '/' + mark);
   const bool permit = request_.mode == Mode::permit;
   if (!waited_ && !permit) {
     backend_.watch(s, p);

@@ -130,10 +130,6 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
   TRY(p, ours(lease, until));
   if (!p || !p->granted()) return Lost{"the session that held it is over, or its node was removed"};
   Line& l = *p->line;
-  if (l.ttl == Duration{})
-    return fail(Errc::usage,
-                "--handle: it is of dlock 0.1.0, and neither it nor its node says for how long its "
-                "session was made; release it, and acquire anew");
   const bool too_long = whole_ms(ttl) > l.ttl;
   const Duration timeout = ends_with_ttl && !too_long ? whole_ms(ttl) : l.timeout();
   if (l.session->requested() != timeout) { TRY_VOID(retime(l, timeout)); }

@@ -18,8 +18,8 @@ namespace dlock::zookeeper {
 // lease has its own, which its handle names. A session is created for the ttl and the lock-delay of
 // its locks together, and resumed with no other timeout: a new leader tracks it by the first one.
 struct Line {
-  std::optional<Owner> owner;        // detached
-  Duration ttl{}, lock_delay{};      // ttl zero: unknown, by a handle of 0.1.0
+  std::optional<Owner> owner;  // detached
+  Duration ttl{}, lock_delay{};
   std::unique_ptr<Session> session;  // null: none yet, or it is over
   // by its handle: it may hold other keys, so it is never closed, and ends by its timeout
   bool resumed = false;
@@ -172,7 +172,6 @@ class SessionBackend : public Backend {
 
  private:
   Result<Place*> ours(const Lease&, Deadline until);
-  Result<Duration> first_timeout(const Lease&);
   Result<Renewal> renew_in(const Lease&, Duration ttl, bool ends_with_ttl);
   Result<void> retime(Line&, Duration timeout);
   static Session::Call remove(Session&, const std::vector<Op>&);

@@ -140,19 +140,6 @@ Result<void> SessionBackend::leave(Place& p) {
   return {};
 }
 
-// The timeout with which the session of a lease was created, for a handle of 0.1.0: the record in
-// its node says it, unless it was written again, as by each renewal of 0.1.0 with another ttl.
-// Zero: unknown.
-Result<Duration> SessionBackend::first_timeout(const Lease& lease) {
-  TRY(held, holders(lease.key));
-  for (const Contender& h : held) {
-    const auto record = NodeRecord::parse(h.data);
-    const bool first = record && h.stat.version == (record->slot ? 1 : 0);
-    if (first && is_of(h, lease.owner)) return record->timeout;
-  }
-  return Duration{};
-}
-
 // The place of a lease: one of this Backend's, or (by its ticket) one that another process took.
 // Null: not held.
 Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
@@ -163,21 +150,15 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
     }
     return p;
   }
-  auto ticket = Ticket::parse(lease.ticket);
+  const auto ticket = Ticket::parse(lease.ticket);
   if (!ticket) return nullptr;
-  if (ticket->timeout == Duration{}) {
-    TRY(first, first_timeout(lease));
-    ticket->timeout = whole_ms(first);
-  }
   Line& l = line(lease.owner, ticket->timeout - ticket->lock_delay, ticket->lock_delay);
   if (l.session && l.session->state() == Session::State::expired) {
     close(l);
     return nullptr;
   }
   if (!l.session) {
-    // unknown: one that is not too short for what another process does with this handle
-    const Duration timeout = l.ttl == Duration{} ? Duration{std::chrono::minutes{1}} : l.timeout();
-    l.session = std::make_unique<Session>(options_, timeout, ticket, l.lock_delay);
+    l.session = std::make_unique<Session>(options_, l.timeout(), ticket, l.lock_delay);
     l.resumed = true;
   }
   const auto without_line = [&](Result<Place*> outcome) {

@@ -67,8 +67,7 @@ bool is_unknown(const Variable& v) {
   const bool of_kubernetes = v.name.ends_with("_SERVICE_HOST") ||
                              v.name.find("_PORT") != v.name.npos || v.value.starts_with("tcp://");
   return !of_kubernetes && !rest.starts_with("TEST_") &&
-         std::find(std::begin(own), std::end(own), rest) == std::end(own) &&
-         !of_an_option(v.name) && !find_old_variable(v.name);
+         std::find(std::begin(own), std::end(own), rest) == std::end(own) && !of_an_option(v.name);
 }
 
 // Those of the environment that begin with DLOCK_.
@@ -99,9 +98,6 @@ Result<void> from_environment(Options& to) {
       return fail(Errc::config, fmt::format("{}: {}", name, done.error().message));
   }
   for (const Variable& v : all) {
-    if (const OldName* old = of_an_option(v.name) ? nullptr : find_old_variable(v.name);
-        old && (old->verbs & bit(to.verb)))
-      return fail(Errc::config, no_longer(v.name, *old, Source::environment));
     const std::string_view rest = v.name.substr(prefix.size());
     if (const std::string meant = is_unknown(v) ? meant_variable(rest, to.verb) : "";
         !meant.empty())
@@ -138,9 +134,6 @@ Result<void> from_configuration(Options& to) {
     if (e.name == "config" || e.name == "profile")
       return wrong("cannot be set in a configuration file");
     if (!o && settable(e.name, Verb::config)) continue;  // of another command
-    if (const OldName* old = o ? nullptr : find_old_name(e.name))
-      return fail(Errc::config,
-                  fmt::format("{}: {}", e.where, no_longer(e.name, *old, Source::config)));
     if (!o)
       return wrong(find_option(e.name) ? "this option cannot be in a configuration file"
                                        : "there is no such option");

@@ -30,31 +30,15 @@ std::size_t mistakes(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-using namespace sets;
-
-constexpr OldName old_names[] = {
-    {"exclusive", 'x', taking, "leave it out, without -s a lock is exclusive", {}},
-    {"no-foreground", 0, jobs, "use --foreground=no", "foreground"},
-    {"status-fd", 0, run, "use --status FD", "status"},
-    {"status-file", 0, run, "use --status FILE, ./3 for a file named 3", "status"},
-    {"output", 0, run, "use -J", {}},
-    {"show-config", 0, ~0U, "use dlock config", {}},
-    {"debug-report", 0, ~0U, "use dlock config --report", {}},
-    {"allow-short-ttl", 0, stores | benching, "put ?short_ttl=yes into the URL of the backend", {}},
-    {"fail-if", 0, benching, "filter --output json with jq, as dlock-bench(1) shows", {}},
-};
-
-template <class Wanted>
-const OldName* find(Wanted wanted) noexcept {
-  const auto* const found = std::find_if(std::begin(old_names), std::end(old_names), wanted);
-  return found == std::end(old_names) ? nullptr : found;
-}
+constexpr std::string_view no_exclusive = "no option at all (a lock without -s is exclusive)";
 
 // Names that other programs use.
 constexpr struct {
   std::string_view typed, meant, shown;
 } elsewhere_called[] = {
     {"h", "help", "--help"},
+    {"x", "shared", no_exclusive},
+    {"exclusive", "shared", no_exclusive},
     {"V", "help", "dlock --version"},
     {"version", "help", "dlock --version"},
     {"timeout", "max-run", "--wait or --max-run"},
@@ -92,10 +76,6 @@ Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::s
                                    shown, also, name)};
 }
 
-Error gone(Verb verb, std::string_view shown, const OldName& old) {
-  return {Errc::usage, fmt::format("{}: {}", info(verb).name, no_longer(shown, old, Source::flag))};
-}
-
 }  // namespace
 
 std::string_view nearest(std::string_view wrong, std::span<const std::string_view> names) {
@@ -117,28 +97,7 @@ std::string_view nearest(std::string_view wrong, std::span<const std::string_vie
   return best;
 }
 
-const OldName* find_old_name(std::string_view name, Verbs verbs) noexcept {
-  return find([&](const OldName& o) { return o.name == name && (o.verbs & verbs); });
-}
-const OldName* find_old_letter(char letter, Verbs verbs) noexcept {
-  return find(
-      [&](const OldName& o) { return o.letter && o.letter == letter && (o.verbs & verbs); });
-}
-const OldName* find_old_variable(std::string_view name) noexcept {
-  return find([&](const OldName& o) { return environment_name(o.name) == name; });
-}
-
-std::string no_longer(std::string_view shown, const OldName& o, Source source) {
-  std::string now(o.now);
-  if (source != Source::flag && !o.key.empty())
-    now = fmt::format("use {}",
-                      source == Source::config ? std::string(o.key) : environment_name(o.key));
-  return fmt::format("{} no longer exists: {}", shown, now);
-}
-
 Error unknown_long(Verb verb, std::string_view name) {
-  if (const OldName* old = find_old_name(name, bit(verb)))
-    return gone(verb, fmt::format("--{}", name), *old);
   std::vector<std::string_view> names;
   for (const Option& o : option_table())
     if (belongs(o, verb)) names.emplace_back(o.name);
@@ -149,8 +108,6 @@ Error unknown_long(Verb verb, std::string_view name) {
 }
 
 Error unknown_letter(Verb verb, char letter) {
-  if (const OldName* old = find_old_letter(letter, bit(verb)))
-    return gone(verb, fmt::format("-{}", letter), *old);
   const Option* elsewhere = nullptr;
   for (const Option& o : option_table())
     if (!elsewhere && letter && letter == o.letter) elsewhere = &o;

@@ -13,22 +13,6 @@ namespace dlock::cli {
 // only one that it begins. Empty: none.
 std::string_view nearest(std::string_view wrong, std::span<const std::string_view> names);
 
-struct OldName {
-  std::string_view name;  // without dashes
-  char letter;            // 0: none
-  Verbs verbs;            // that had it
-  std::string_view now;   // "use --status FD"
-  std::string_view key;   // the option whose variable or key is meant; empty: `now` says it
-};
-
-// Null: it is none.
-const OldName* find_old_name(std::string_view name, Verbs = ~0U) noexcept;
-const OldName* find_old_letter(char, Verbs) noexcept;
-const OldName* find_old_variable(std::string_view) noexcept;  // "DLOCK_STATUS_FD"
-
-// "--status-fd no longer exists: use --status FD"; `shown` is the old name as it was written.
-std::string no_longer(std::string_view shown, const OldName&, Source);
-
 Error unknown_long(Verb, std::string_view name);  // without the dashes
 Error unknown_letter(Verb, char letter);
 

@@ -10,8 +10,7 @@ try:
     from kazoo.client import KazooClient
 except ImportError:
     KazooClient = None
-LAYOUT = ("has layout 3, and this dlock knows layouts 1 and 2" if STORE == "file" else
-          "has layout 2, and this dlock knows layout 1")
+LAYOUT = "has layout 2, and this dlock knows layout 1"
 KEEPS_TEXT = "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))"
 
 
@@ -48,7 +47,7 @@ class Formats(stores.Case):
             path = f"locks/{key}/{name}"
             if os.path.isfile(path):  # both slots of the file
                 with open(path, "r+b") as state:
-                    text = state.read().replace(b"dlock1 ", b"dlock3 ")
+                    text = state.read().replace(b"dlock1 ", b"dlock2 ")
                     state.seek(0)
                     state.write(text)
 

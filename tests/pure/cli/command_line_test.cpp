@@ -159,15 +159,6 @@ TEST_CASE("refused with one line, and no store is asked") {
       {64, "--lock-delay 30s: too long for --ttl 6s",
        "acquire -b zookeeper://h --key k --ttl 6s --lock-delay 30s"},
       {64, "?tick=", "run -b zookeeper://h --key k --ttl 6s --lock-delay 30s -- true"},
-      // an old spelling is refused with the new one
-      {64, "--status-file no longer exists: use --status FILE",
-       "run --status-file=e --key k -- true"},
-      {78, "DLOCK_STATUS_FD no longer exists: use DLOCK_STATUS",
-       "DLOCK_STATUS_FD=3 run --key k -- true"},
-      {64, "--fail-if no longer exists: filter --output json with jq",
-       "bench --fail-if 'errors>0'"},
-      {78, "old.toml:1: no-foreground no longer exists: use foreground",
-       "run --config $DIR/old.toml --key k -- true"},
       // what is wrong in a file
       {78, "wat.toml:1: wat: there is no such option",
        "run --config $DIR/wat.toml --key k -- true"},
@@ -240,10 +231,6 @@ TEST_CASE("refused with one line, and no store is asked") {
       {64, "unexpected argument", "--version --json more"},
       {64, "'--wait' is an option of run, acquire, release, fence, not of config",
        "config --wait 3"},
-      {64, "--show-config no longer exists: use dlock config", "--show-config"},
-      {64, "run: --show-config no longer exists: use dlock config",
-       "run --show-config --key k -- true"},
-      {64, "--debug-report no longer exists: use dlock config --report", "--debug-report"},
       // fence and bench
       {64, "--token", "fence --state f --token 0 -- true"},
       {64, "--token is missing", "fence --state f -- true"},
@@ -357,10 +344,6 @@ TEST_CASE("refused with one line, and no store is asked") {
        "DLOCK_SHARED=1 DLOCK_LIMIT=3 run --key k -- true"},
       {78, "DLOCK_STATUS: '97' is not an open descriptor", "DLOCK_STATUS=97 run --key k -- true"},
       {78, "DLOCK_COLUMNS: 'x' is not a column", "DLOCK_COLUMNS=x inspect"},
-      {78, "DLOCK_NO_FOREGROUND no longer exists: use DLOCK_FOREGROUND",
-       "DLOCK_NO_FOREGROUND=1 run --key k -- true"},
-      {78, "DLOCK_EXCLUSIVE no longer exists: leave it out",
-       "DLOCK_EXCLUSIVE=1 run --key k -- true"},
       {64, "?short_ttl=yes",
        "DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe acquire -q --key k --ttl 1"},
       // a misspelt one is 78 and the message names the probable one

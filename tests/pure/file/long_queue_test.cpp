@@ -334,7 +334,7 @@ TEST_CASE("a reader without the lock sees one state, whatever is being written")
   CHECK(changes >= 100);
 }
 
-TEST_CASE("a short queue is of layout 1, a long one of layout 2, in slots of one page") {
+TEST_CASE("a long queue goes behind the slots, which stay one page each") {
   const TempDir dir;
   Stored key(dir.path(), {});
   const std::string state = dir / "k/state";
@@ -345,7 +345,6 @@ TEST_CASE("a short queue is of layout 1, a long one of layout 2, in slots of one
   for (int i = 0; i < 300; ++i) {
     owners.push_back(Owner::random());
     key.change(ask(owners.back()), 1);
-    CHECK(header_of(state) == (i <= 13 ? "dlock1" : "dlock2"));
   }
   CHECK(key.seen()->waiters.size() == 299);
   for (std::size_t i = 0; i + 1 < owners.size(); ++i) {

@@ -44,8 +44,6 @@ void zookeeper_names(std::string_view text) {
     }
     must(exclusive == 0 || running == 1 || directory.queue.size() > all.size(),
          "an exclusive node runs beside another");
-    for (const std::string& mark : directory.old_marks)
-      must(zookeeper::parse_old_mark(mark).has_value(), "a node is removed that is no mark");
   }
   for (const std::string& name : all)
     if (const auto slot = zookeeper::parse_slot(name)) (void)zookeeper::slot_node(*slot);

@@ -174,20 +174,3 @@ TEST_CASE(
     CHECK_FALSE(is_sequential(beside));
   }
 }
-
-TEST_CASE("marks by which 0.1.0 delayed grants are old once their holder is gone") {
-  const std::string here = "delay-2000000-1-_c_x-mark", gone = "delay-5000-fffffffe-_c_x-mark";
-  const auto d = Directory::of(Dialect::sequential, {w1, here, gone});
-  CHECK(d.queue.size() == 1);
-  REQUIRE(d.old_marks.size() == 1);
-  CHECK(d.old_marks[0] == gone);
-  CHECK(parse_old_mark(gone)->number == -2);
-  CHECK(parse_old_mark(gone)->guid == "_c_x");
-  CHECK(Directory::of(Dialect::sequential, {here}).old_marks.size() == 1);
-  CHECK(Directory::of(Dialect::curator, {here}).old_marks.empty());
-  for (const char* broken :
-       {"delay-", "delay--mark", "delay-5-mark", "delay-5-1-mark", "delay-x-1-_c_a-mark",
-        "delay-5-g-_c_a-mark", "delay-5-1-_c_a", "delay-99999999999999999999-1-_c_a-mark",
-        "delay-mark", "lock-delay-5-1-_c_a-mark"})
-    CHECK_FALSE(parse_old_mark(broken));
-}

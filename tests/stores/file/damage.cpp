@@ -83,7 +83,7 @@ TEST_CASE("a state of another version, or with an unknown line, is refused as a 
   take(*backend, detached(request("k"), 60s));
   Errc expected = Errc::protocol;
   SECTION("version") {
-    overwrite(state_of(dir.path()), newest_slot(state_of(dir.path())) * slot_size, "dlock3");
+    overwrite(state_of(dir.path()), newest_slot(state_of(dir.path())) * slot_size, "dlock2");
     expected = Errc::usage;  // no damage: a newer dlock wrote it
   }
   SECTION("text before the number") {
@@ -105,7 +105,7 @@ TEST_CASE("a damaged line of the tail: an error for who needs it, and no grant o
     backends.push_back(open_in(dir.path(), 5s, tuning));
     waiters.push_back(in_queue(*backends.back(), request("k")));
   }
-  REQUIRE(content(state_of(dir.path())).compare(slot_size, 7, "dlock2 ") == 0);
+  REQUIRE(content(state_of(dir.path())).compare(slot_size, 7, "dlock1 ") == 0);
   overwrite(state_of(dir.path()), 2 * slot_size + 40, "#");
   std::string message;
   CHECK(refused(*other, request("k", Mode::shared), &message) == Errc::protocol);

@@ -88,18 +88,6 @@ TEST_CASE("another layout: refused with a message, by every operation, and left 
   const Key k = key("layout");
   const Lease held = acquire_or_fail(*backend, request(k));
   const std::string lock = "dlock:{layout}:fence";
-  SECTION("six keys, before 0.1.0: the fence was a string") {
-    server.command({"DEL", lock});
-    server.command({"SET", lock, "1790000000000000"});
-    const auto p = (*backend->enqueue(request(k)))->poll(0s);
-    REQUIRE_FALSE(p);
-    CHECK(p.error().code == Errc::usage);
-    CHECK(p.error().message.find("a dlock before 0.1.0") != std::string::npos);
-    CHECK(backend->renew(held, 10s).error().code == Errc::usage);
-    CHECK(backend->release(held).error().code == Errc::usage);
-    CHECK(backend->inspect(k).error().code == Errc::usage);
-    CHECK(server.command({"GET", lock}).text == "1790000000000000");
-  }
   SECTION("a newer layout") {
     server.command({"HSET", lock, "version", "2"});
     const auto p = (*backend->enqueue(request(k)))->poll(0s);

@@ -103,17 +103,6 @@ TEST_CASE("lock-delay: a session longer than the servers allow is refused, with 
   release_or_fail(*backend, acquire_or_fail(*backend, delayed(90s, 30s)));
 }
 
-TEST_CASE("marks of 0.1.0 delay nothing, and are removed when their holder is gone") {
-  const std::string chroot = fresh_chroot(), url = shared_zookeeper().url() + chroot;
-  RawZookeeper raw{shared_zookeeper().url()};
-  raw.make_all(chroot + "/dlock/k");
-  raw.make(chroot + "/dlock/k/delay-60000000-7-_c_aaaa-mark", "", false);
-  const auto backend = open_zookeeper(url);
-  const Lease l = acquire_or_fail(*backend, ask(10s));
-  release_or_fail(*backend, l);
-  CHECK(raw.children(chroot + "/dlock/k").empty());
-}
-
 TEST_CASE("the answer to the watch on a granted node raises no alarm, a change before it does") {
   for (const char* recipe : all_recipes) {
     CAPTURE(recipe);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that are not what a client believes of them: made by another version, resumed for less,
+// Sessions that are not what a client believes of them: resumed for less,
 // unknown to a store that has lost its data.
 #include <unistd.h>
 #include <filesystem>
@@ -12,14 +12,6 @@ using namespace dlock::test;
 
 namespace {
 
-// As `acquire` of 0.1.0 leaves it: the ticket says no times.
-Lease old_handle(const std::string& url, const char* recipe, const Request& r) {
-  const Lease taken = acquire_or_fail(*open_zookeeper(url, {}, recipe), r);
-  Lease handle{r.key, taken.owner};
-  handle.ticket = taken.ticket.substr(0, 48);
-  return handle;
-}
-
 // Polled for at most that long.
 bool granted(Waiter& w, Duration within) {
   for (const Deadline end = Clock::now() + within; Clock::now() < end;)
@@ -28,59 +20,6 @@ bool granted(Waiter& w, Duration within) {
 }
 
 }  // namespace
-
-TEST_CASE("a handle of 0.1.0 is renewed for no longer than its session was made for") {
-  for (const char* recipe : all_recipes) {
-    CAPTURE(recipe);
-    const std::string url = place("?prefix=p/");
-    Request r = request(key(), 20s);
-    r.attached = false;
-    const Lease handle = old_handle(url, recipe, r);
-
-    const auto holder = open_zookeeper(url, {}, recipe);
-    const auto longer = holder->renew(handle, 30s);
-    REQUIRE_FALSE(longer);
-    CHECK(longer.error().code == Errc::usage);
-    CHECK(longer.error().message.find("--ttl up to 20s") != std::string::npos);
-    const auto kept = holder->renew(handle, 20s);
-    REQUIRE(kept);
-    REQUIRE(std::holds_alternative<Kept>(*kept));
-    CHECK(std::get<Kept>(*kept).lease.deadline < Clock::now() + 20s);
-    CHECK(shared_zookeeper().word("cons").find("to=20000") != std::string::npos);
-    CHECK(holder->release(handle).value() == Released::yes);
-  }
-}
-
-TEST_CASE("a handle of 0.1.0 whose node was written again can be released, not renewed") {
-  for (const char* recipe : {"sequential", "ephemeral"}) {
-    CAPTURE(recipe);
-    const std::string url = place("?prefix=p/");
-    Request r = request(key(), 20s);
-    r.attached = false;
-    const Lease handle = old_handle(url, recipe, r);
-    CHECK(open_zookeeper(url, {}, recipe)->revoke(key()).value() == Released::yes);
-
-    const auto holder = open_zookeeper(url, {}, recipe);
-    const auto kept = holder->renew(handle, 10s);
-    REQUIRE_FALSE(kept);
-    CHECK(kept.error().code == Errc::usage);
-    CHECK(kept.error().message.find("0.1.0") != std::string::npos);
-    CHECK(holder->release(handle).value() == Released::yes);
-  }
-}
-
-TEST_CASE("a permit's handle of 0.1.0 is renewed, too") {
-  const std::string url = place();
-  Request r = request(key(), 20s);
-  r.attached = false;
-  r.mode = Mode::permit;
-  r.limit = 2;
-  const Lease handle = old_handle(url, "sequential", r);
-  const auto holder = open_zookeeper(url);
-  CHECK_FALSE(holder->renew(handle, 30s));
-  CHECK(kept(holder->renew(handle, 20s)));
-  CHECK(holder->release(handle).value() == Released::yes);
-}
 
 TEST_CASE("a session that is resumed for less: its lease ends sooner, and why is said then") {
   ZookeeperServer server;
@@ -140,26 +79,6 @@ TEST_CASE("servers that do not serve for long: a waiter keeps its place") {
   release_or_fail(*holder, l);
   CHECK(granted(*w, 10s));
   CHECK_FALSE(granted(*behind, 200ms));
-}
-
-TEST_CASE("a reader of 0.1.0 is no permit to a permit that waits for it") {
-  const std::string chroot = fresh_chroot(), url = shared_zookeeper().url() + chroot;
-  RawZookeeper raw{shared_zookeeper().url()};
-  raw.make_all(chroot + "/dlock/k");
-  raw.make(chroot + "/dlock/k/_c_7f2c1e9a-0000-4000-8000-000000000000-__READ__",
-           "dlock1 7f2c1e9a 10000000 - - host=there&pid=7", true, true);
-  const auto backend = open_zookeeper(url);
-  Request r = request(key());
-  r.mode = Mode::permit;
-  r.limit = 2;
-  const auto w = backend->enqueue(r).value();
-  const auto waiting = w->poll(50ms).value();
-  REQUIRE(std::holds_alternative<Waiting>(waiting));
-  REQUIRE(std::get<Waiting>(waiting).holder);
-  CHECK(std::get<Waiting>(waiting).holder->mode == Mode::exclusive);
-  CHECK(std::get<Waiting>(waiting).holder->who.pid == 7);
-  CHECK(w->cancel());
-  CHECK(backend->inspect(key()).value()->holders.at(0).mode == Mode::shared);
 }
 
 TEST_CASE("servers that were restored: the node of another with the czxid of ours is not ours") {
