@@ -27,7 +27,7 @@ std::string verb_help(Verb);  // dlock VERB --help: the options of every day and
 std::string full_help(Verb);  // dlock VERB --help=all: every option and its variable
 std::string short_usage();    // printed by dlock without arguments
 
-std::string_view version() noexcept;  // "0.1.0"
+std::string_view version() noexcept;  // "1.0.0"
 
 // dlock --version: version and commit, backends and recipes (built in or not), linked libraries.
 std::string version_text();
