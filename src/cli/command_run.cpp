@@ -122,7 +122,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   if (plan.once_per)
     line(all, "starts",
          fmt::format("at most one per {}, noted before the command starts{}{}",
-                     plan.once_per->text(),
+                     plan.once_per->described(),
                      plan.until_success ? "; one that failed does not count" : "",
                      plan.again ? "; this one although it ran (--again)" : ""));
   if (plan.max_run > 0us)

@@ -13,6 +13,7 @@
 #include "core/text.hpp"
 #include "run/environment.hpp"
 #include "run/process.hpp"
+#include "run/time_zone.hpp"
 #include "run/wrap/held_elsewhere.hpp"
 
 namespace dlock::cli {
@@ -228,6 +229,8 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store) {
                       store.traits->recipe, store.traits->family));
     handle = std::move(h);
   }
+  if (o.once_per && o.once_per->calendar != run::OncePer::Calendar::none)
+    TRY_VOID(run::check_time_zone());
   TRY(timing, times(o, store, handle.has_value()));
 
   run::Plan p = plan_job(o, std::move(request));

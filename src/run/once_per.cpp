@@ -5,6 +5,7 @@
 #include <ctime>
 #include "core/duration.hpp"
 #include "core/text.hpp"
+#include "run/time_zone.hpp"
 
 namespace dlock::run {
 
@@ -57,6 +58,11 @@ Result<OncePer> OncePer::parse(std::string_view text) {
 std::string OncePer::text() const {
   return calendar == Calendar::none ? format_duration(period)
                                     : std::string(names[static_cast<std::size_t>(calendar)]);
+}
+
+std::string OncePer::described() const {
+  return calendar == Calendar::none ? text()
+                                    : fmt::format("{}, time zone {}", text(), time_zone_name());
 }
 
 bool OncePer::due(const Starts& s) const {

@@ -16,6 +16,8 @@ struct OncePer {
   // A duration above 0, or hour, day, week, month. Errc::usage.
   static Result<OncePer> parse(std::string_view text);
   std::string text() const;
+  // For people: "day, time zone Asia/Tokyo".
+  std::string described() const;
 
   // May a job start now? A duration: not if the last start was less than the duration minus a slack
   // of min(period/10, 1 min) ago. Calendar: not within the hour, day, week (from Monday) or month

@@ -142,7 +142,7 @@ std::string Output::busy_line(const std::optional<HolderView>& holder,
 std::string Output::started_line(Duration ago) const {
   if (skips_silently()) return {};
   return fmt::format("{} was started {} ago; not again (--once-per {})", key(),
-                     format_duration(ago), plan_.once_per->text());
+                     format_duration(ago), plan_.once_per->described());
 }
 
 std::string Output::started_ahead_line(Duration ahead, bool corrected) const {
@@ -150,7 +150,7 @@ std::string Output::started_ahead_line(Duration ahead, bool corrected) const {
   return fmt::format(
       "{} was started in the future by the store's clock ({} ahead){}; not again (--once-per {})",
       key(), format_duration(ahead),
-      corrected ? ", which from now on counts as a start of now" : "", plan_.once_per->text());
+      corrected ? ", which from now on counts as a start of now" : "", plan_.once_per->described());
 }
 
 }  // namespace dlock::run

@@ -55,6 +55,25 @@ class OncePer(harness.Case):
         for ahead, status in (7200, 0), (0, 75), (1800, 75), (3600, 0):
             self.at(ahead, *self.words("1h"), wanted=status)
 
+    def test_time_zone(self):
+        """A TZ that is no zone is refused with a calendar unit, and the zone is named."""
+        os.mkdir("zones")
+        for zone in "Asia/Tokyo", "Mars/Olympus":  # as in an image without the package tzdata
+            env = {"TZ": zone, "TZDIR": self.dir + "/zones"}
+            for unit in "hour", "day", "week", "month":
+                self.refused(78, f"TZ: '{zone}' is neither a zone file (is tzdata installed?)",
+                             *self.words(unit)[1:], env=env)
+            self.dlock(*self.words("1h")[1:-1], "exit 0", env=env)
+            shutil.rmtree("locks")
+        env = {"TZ": "JST-9"}
+        self.dlock(*self.words("day")[1:], env=env)
+        self.refused(75, "not again (--once-per day, time zone JST-9)", *self.words("day")[1:],
+                     env=env)
+        self.assertRegex(self.dlock("inspect", "k", env=env).out,
+                         r"\nnext .* after the start; time zone JST-9\n")
+        self.assertIn("at most one per day, time zone JST-9, noted",
+                      self.dlock("run", "--explain", *self.words("day")[2:], env=env).out)
+
     def test_quiet(self):
         """A clock that was ahead: -q and -E 0 say nothing."""
         self.at(7200, *self.words("1h"))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/once_per.hpp"
+#include "run/time_zone.hpp"
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <ctime>
@@ -129,4 +130,30 @@ TEST_CASE("the next period begins where a start is due, also where clocks change
           FAIL(name << ": the " << period << " after " << at << " begins at " << begins);
       }
   }
+}
+
+TEST_CASE("a time zone that localtime(3) does not understand is an error, not UTC") {
+  for (const char* good :
+       {"", ":", "UTC", "GMT", "Etc/UTC", "CET-1", "CET-1CEST", "EST5EDT,M3.2.0,M11.1.0/1",
+        "<+1030>-10:30<+11>-11,M10.1.0,M4.1.0", "IST-2IDT,M3.4.4/26,M10.5.0",
+        "AAA0:00:01BBB,J60,300", ":CET-1CEST", "<-03>3<-02>,M3.5.0/-2,M10.5.0/-1"}) {
+    CAPTURE(good);
+    const Zone zone(good);
+    CHECK(run::check_time_zone());
+  }
+  for (const char* bad :
+       {"Mars/Olympus", "/etc/passwd", "/nowhere", "CE-1", "ABC", "CET-25", "CET-1:60",
+        "CET-1CEST,M3.5.0", "CET-1CEST,M13.5.0,M10.5.0", "CET-1CEST,,", "<CE>-1", "<CET-1",
+        "CET-1CEST,M3.5.0,M10.5.0/168", "CET-1CEST,M3.5.0,M10.5.0 ", "5", "../../../etc"}) {
+    CAPTURE(bad);
+    const Zone zone(bad);
+    const auto judged = run::check_time_zone();
+    REQUIRE_FALSE(judged);
+    CHECK(judged.error().code == Errc::config);
+    CHECK(judged.error().message.starts_with("TZ: '"));
+    CHECK(run::time_zone_name() == "UTC");
+  }
+  const Zone zone("CET-1CEST");
+  CHECK(per("day").described() == "day, time zone CET-1CEST");
+  CHECK(per("1h").described() == "1h");
 }

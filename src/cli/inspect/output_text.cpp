@@ -12,6 +12,7 @@
 #include "run/lines.hpp"
 #include "run/once_per.hpp"
 #include "run/process.hpp"
+#include "run/time_zone.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -135,7 +136,8 @@ void add_next_starts(Sheet& sheet, const Starts& s) {
     next +=
         fmt::format("{} {}, ", period.text(), left <= 0us ? "now" : "in " + format_duration(left));
   }
-  sheet.line("next", "by --once-per {}or a duration after the start", next);
+  sheet.line("next", "by --once-per {}or a duration after the start; time zone {}", next,
+             run::time_zone_name());
 }
 
 // How an operator ends the first holder, the gentlest way first.
