@@ -22,7 +22,9 @@ void warn(const Options& o, const Store& s) {
   const auto about_url = [&](std::string_view text) {
     if (!text.empty()) say_warning(fmt::format("{}: {}", s.called, text));
   };
-  if (!s.url.password.empty())
+  // Not in the mail that cron sends of each line, and a variable is not seen as easily.
+  if (!s.url.password.empty() && given_by_flag(o, "backend") &&
+      (o.doctor || ::isatty(STDERR_FILENO) != 0))
     about_url(fmt::format("a password in a URL is easily seen by others ({})", s.url.redacted()));
   if (s.traits->legacy)
     say_warning(

@@ -66,6 +66,21 @@ class Credentials(harness.Case):
         for url in FAR, "zookeeper://127.0.0.1:1?auth_file=auth":
             self.assertNotIn("unencrypted", self.accepted("", "-b", url))
 
+    def test_in_url(self):
+        """A password in a URL of the command line: a warning at a terminal, and of the doctor."""
+        url, warning = "redis://u:canary@127.0.0.1:1", "a password in a URL is easily seen by others"
+        words = ["--connect-timeout", "50ms"]
+        self.assertNotIn(warning, self.accepted("", *words, "-b", url))
+        self.assertIn(warning, self.tell("inspect", "--doctor", *words, "-b", url, wanted=None))
+        for more, env, wanted in ([["-b", url], {}, True], [[], {"DLOCK_BACKEND": url}, False]):
+            ours, its = os.openpty()
+            self.dlock("inspect", *words, *more, env=env, stderr=its, wanted=69)
+            os.close(its)
+            said = os.read(ours, 65536).decode()
+            os.close(ours)
+            self.assertNotIn("canary", said)
+            self.assertEqual(wanted, warning in said, said)
+
     def test_of_a_table(self):
         """The secrets of a table are for its backend alone."""
         self.table("[profile.prod]", 'backend = "redis://db1"',
