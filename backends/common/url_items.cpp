@@ -6,7 +6,7 @@
 #include "core/duration.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
-#include "util/file.hpp"
+#include "util/secret_file.hpp"
 
 namespace dlock {
 namespace {
@@ -65,8 +65,8 @@ std::string Endpoint::text() const {
 bool LoginOptions::read_password_again() {
   if (password_file.empty()) return false;
   auto now = read_secret(password_file);
-  if (!now || *now == password) return false;
-  password = std::move(*now);
+  if (!now || now->text == password) return false;
+  password = std::move(now->text);
   return true;
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include "core/key.hpp"
 #include "core/text.hpp"
-#include "util/file.hpp"
+#include "util/secret_file.hpp"
 #include "zookeeper/factory.hpp"
 
 namespace dlock::zookeeper {
@@ -24,7 +24,8 @@ Result<void> choose_login(Options& o, const Url& url, const Settings& settings, 
     o.auth_file = *file;
     auto secret = read_credential(o.auth_file);
     if (!secret) return fail(Errc::config, "auth_file " + secret.error().message);
-    o.auth = std::move(*secret);
+    o.auth = std::move(secret->text);
+    if (secret->once) o.auth_file.clear();
   }
   if (!o.auth.empty() || url.user.empty()) return {};
   const std::string password = items.password();
@@ -46,8 +47,8 @@ bool forbidden(char32_t c) noexcept {
 bool read_auth_again(Options& o) {
   if (o.auth_file.empty()) return false;
   const auto now = o.login.empty() ? read_credential(o.auth_file) : read_secret(o.auth_file);
-  if (!now || o.login + *now == o.auth) return false;
-  o.auth = o.login + *now;
+  if (!now || o.login + now->text == o.auth) return false;
+  o.auth = o.login + now->text;
   return true;
 }
 

@@ -7,7 +7,7 @@
 #include "cli/options/option_table.hpp"
 #include "cli/store.hpp"
 #include "core/text.hpp"
-#include "util/file.hpp"
+#include "util/secret_file.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -120,7 +120,12 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
   for (const auto& [option, to] :
        {std::pair{"tls-ca", &s.tls_ca}, std::pair{"tls-cert", &s.tls_cert},
         std::pair{"tls-key", &s.tls_key}})
-    if (const Given* g = given(option)) *to = g->value;
+    if (const Given* g = given(option)) {
+      *to = g->value;
+      if (option == std::string_view("tls-key"))
+        if (const auto safe = judge_secret(*to); !safe)
+          return fail(safe.error().code, fmt::format("{} {}", called(*g), safe.error().message));
+    }
   s.tls_insecure = given("tls-insecure") != nullptr;
   // A flag, then the URL, then the rest.
   const auto read = [&](std::string_view option, std::string_view item, const std::string& of_url,
@@ -135,7 +140,8 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
           text.error().code,
           fmt::format("{} {}", url_decides ? fmt::format("{}: {}", store.called, item) : called(*g),
                       text.error().message));
-    to = std::move(*text);
+    to = std::move(text->text);
+    if (text->once) path.clear();
     return {};
   };
   TRY_VOID(read("auth-file", "auth_file", store.files.auth, s.auth_file, read_credential, s.auth));

@@ -23,12 +23,6 @@ bool readable(int fd, Deadline until) {
   return wait_until({&p, 1}, until) != 0;
 }
 
-constexpr std::size_t longest_secret = 4096;
-
-tl::unexpected<Error> refuse(const std::string& path, std::string_view why) {
-  return fail(Errc::config, fmt::format("{}: {}", quoted(path), why));
-}
-
 }  // namespace
 
 int write_all(int fd, std::string_view text) noexcept {
@@ -114,33 +108,6 @@ const char* trouble_with_file(const std::string& path, bool directory_too) noexc
       (directory_too && S_ISDIR(st.st_mode)))
     return nullptr;
   return "is not a regular file";
-}
-
-Result<std::string> read_secret(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-  if (!fd)
-    return refuse(path, errno == ELOOP ? "is a symbolic link, which is not followed"
-                                       : ::strerrordesc_np(errno));
-  if (const std::string why = distrust(fd.get(), {.forbidden = Trust::others_any}); !why.empty())
-    return refuse(path, why);
-  std::array<char, longest_secret + 1> text;
-  const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
-  if (n < 0) return refuse(path, ::strerrordesc_np(errno));
-  std::string secret(text.data(), static_cast<std::size_t>(n));
-  ::explicit_bzero(text.data(), text.size());
-  if (secret.size() > longest_secret) return refuse(path, "is longer than a secret can be");
-  secret.resize(std::min(secret.find_first_of("\r\n"), secret.size()));
-  if (secret.empty()) return refuse(path, "its first line is empty");
-  return secret;
-}
-
-Result<std::string> read_credential(const std::string& path) {
-  auto text = read_secret(path);
-  if (!text) return text;
-  if (const auto colon = text->find(':');
-      colon == 0 || colon == std::string::npos || colon + 1 == text->size())
-    return refuse(path, "its first line is not SCHEME:CREDENTIAL, as in digest:user:password");
-  return text;
 }
 
 }  // namespace dlock

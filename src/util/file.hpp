@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: writing a whole text, whom to trust, those that the user names, secrets.
+// Files: writing a whole text, whom to trust, those that the user names.
 #pragma once
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -18,7 +18,7 @@ int write_all(int fd, std::string_view text) noexcept;
 
 // The conditions for trusting the content of an open file.
 struct Trust {
-  mode_t forbidden;         // forbidden permissions: S_IWOTH; others_any for a secret
+  mode_t forbidden;         // forbidden permissions: S_IWOTH
   bool regular = true;      // false: anything but a directory, such as a FIFO
   bool own_or_root = true;  // belongs to the effective user or to root
   static constexpr mode_t others_any = S_IRWXG | S_IRWXO, others_write = S_IWGRP | S_IWOTH;
@@ -55,13 +55,5 @@ Fd open_to_write(const std::string& path, int how, mode_t mode);
 // For a file that a library will open by itself. nullptr: it may; else the reason why not: the open
 // could block for ever. A missing file is left to the library's error.
 const char* trouble_with_file(const std::string& path, bool directory_too) noexcept;
-
-// Files of secrets: a regular file, ours or root's, that no other user can read, and no link.
-
-// Its first line. Errc::config, "'/etc/pw': mode 0644 ..."; never the content.
-Result<std::string> read_secret(const std::string& path);
-
-// The same of credentials, SCHEME:CREDENTIAL.
-Result<std::string> read_credential(const std::string& path);
 
 }  // namespace dlock

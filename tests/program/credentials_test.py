@@ -81,6 +81,31 @@ class Credentials(harness.Case):
             self.assertNotIn("canary", said)
             self.assertEqual(wanted, warning in said, said)
 
+    def test_of_a_pipe(self):
+        """A secret comes from a pipe, which is not read again when the server refuses it."""
+        url = Refuser(self, b"-WRONGPASS invalid username-password pair").url
+        done = self.shell(f'exec "$DLOCK" inspect -b {url} --password-file <(echo canary)',
+                          wanted=77)
+        self.assertNotIn("canary", done.out + done.err)
+        self.assertNotIn("password-file", done.err.split("user and password")[0])
+        self.assertIn("first line is empty",
+                      self.shell(f'"$DLOCK" inspect -b {url} --password-file <(:)', wanted=78).err)
+
+    def test_private_key(self):
+        """A key that others may read is refused, as a password is."""
+        write("key.pem", "canary\n", 0o644)
+        url = HERE.replace("redis:", "rediss:")
+        self.refused(78, "--tls-key 'key.pem': has mode 0644, which lets others in", "inspect",
+                     "-b", url, "--tls-cert", "ca.pem", "--tls-key", "key.pem")
+
+    def test_doctor(self):
+        """It says who may read the secret."""
+        server = harness.Redis("requirepass canary")
+        self.addCleanup(server.end)
+        done = self.dlock("inspect", "--doctor", "-b", server.url, "--password-file", "pw",
+                          wanted=(0, 1))
+        self.assertRegex(done.out, r"(?m)^ok +secret +pw: its owner alone may read it$")
+
     def test_of_a_table(self):
         """The secrets of a table are for its backend alone."""
         self.table("[profile.prod]", 'backend = "redis://db1"',

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/once_per.hpp"
-#include "run/time_zone.hpp"
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <ctime>
+#include "run/time_zone.hpp"
 
 using namespace dlock;
 using namespace std::chrono_literals;

@@ -37,7 +37,7 @@ TEST_CASE("malformed sequencers are refused") {
       REQUIRE_FALSE(r);
       CHECK(is_good_message(r.error()));
       CHECK_THAT(r.error().message,
-                 Contains(quoted(text)) && Contains("v1:FAMILY.RECIPE:KEY:X|S|P:TOKEN"));
+                 Contains(dlock::quoted(text)) && Contains("v1:FAMILY.RECIPE:KEY:X|S|P:TOKEN"));
     }
   };
   refused({"", "v1", "v1:", "v1::::", "v2:file.lease:a:X:1", "V1:file.lease:a:X:1",
@@ -135,7 +135,7 @@ TEST_CASE("fencing tokens are 1 to 2^64-1 in decimal") {
     REQUIRE_FALSE(parse_token(bad));
     CHECK(is_good_message(parse_token(bad).error()));
     CHECK_THAT(parse_token(bad).error().message,
-               Contains(quoted(bad)) && Contains("from 1 to 18446744073709551615"));
+               Contains(dlock::quoted(bad)) && Contains("from 1 to 18446744073709551615"));
   }
 }
 
