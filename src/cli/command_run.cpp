@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,6 +16,7 @@
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "run/run.hpp"
+#include "util/fd.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -133,6 +137,8 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
     line(all, "lock-delay",
          fmt::format("{} in which the lock is not granted if this holder vanishes",
                      format_duration(o.lock_delay)));
+  if (o.watch_pid)
+    line(all, "watched", fmt::format("process {}: its end ends the command", *o.watch_pid));
   line(all, "descendants",
        plan.descendants == run::Descendants::wait ? "waited for when the command has ended"
                                                   : "ended when the command has ended");
@@ -143,11 +149,24 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   return put(o.json ? json_text(all, plan) : text);
 }
 
+// A pidfd of the process that --watch-pid names; Errc::usage: there is none.
+Result<Fd> open_watched(const Options& o) {
+  if (!o.watch_pid) return Fd{};
+  Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, *o.watch_pid, 0)));
+  if (fd) return fd;
+  if (errno == ESRCH || errno == EINVAL)
+    return fail(Errc::usage, fmt::format("--watch-pid: there is no process {}", *o.watch_pid));
+  return fail(Errc::unavailable, fmt::format("--watch-pid: process {} cannot be watched: {}",
+                                             *o.watch_pid, ::strerrordesc_np(errno)));
+}
+
 }  // namespace
 
 Result<run::Outcome> command_run(const Options& o) {
   TRY(store, choose_store(o));
   TRY(plan, plan_taking(o, store));
+  TRY(watched, open_watched(o));
+  plan.watched = watched.get();
   if (o.explain) {
     TRY_VOID(explain(o, store, plan));
     return ended(status_ok);

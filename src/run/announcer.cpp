@@ -210,6 +210,11 @@ void Announcer::sends_end(int signal) {
   output_.status("term", {{"signal", std::int64_t{signal}}});
 }
 
+void Announcer::watched_ended() {
+  clear_line();
+  inform("the process of --watch-pid has ended");
+}
+
 void Announcer::job_is_dead() {
   output_.status("job_dead");
   output_.trace("tree_dead", "job");

@@ -31,6 +31,7 @@ class Announcer {
   void acquired(const Lease&);
   void start_failed(const std::string& why);
   void sends_end(int signal);  // to the whole tree
+  void watched_ended();        // the process of --watch-pid
   void job_is_dead();
   void exit(const Outcome&);
   void clear_line();  // of the terminal, before other output

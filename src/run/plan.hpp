@@ -51,6 +51,7 @@ struct Terms {
   OnLost on_lost;
   Duration max_run{};  // zero: no limit
   Duration min_hold{};
+  int watched = -1;  // a pidfd: the end of that process is to dlock as a TERM; -1: none
   Group group = Group::automatic;
   Descendants descendants = Descendants::wait;
 };

@@ -60,6 +60,7 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
       output_(output),
       same_group_(plan.group == Group::same || (plan.group == Group::automatic && around.tty)),
       modes_(around.tty.get()),
+      watch_(plan.watched),
       signals_(entry.open_signals()),
       keeper_(*new Keeper(plan, output)),
       announcer_(plan, output),
@@ -88,7 +89,8 @@ Outcome Supervisor::run() {
     std::vector<pollfd> p{{signals_.fd(), POLLIN, 0},
                           {guard_.fd(), guard_events, 0},
                           {timer_.fd(), POLLIN, 0},
-                          {keeper_.fd(), POLLIN, 0}};
+                          {keeper_.fd(), POLLIN, 0},
+                          {watch_, POLLIN, 0}};
     if (can_be_ended()) {
       const auto more = hold_->descriptors(held_by());
       p.insert(p.end(), more.begin(), more.end());
@@ -165,6 +167,7 @@ std::vector<Event> Supervisor::gather(Deadline now) {
   from_guard(events);
   from_keeper(events, now);
   from_user(events);
+  from_watched(events);
   sort(events);
   return events;
 }
@@ -197,6 +200,14 @@ void Supervisor::from_user(std::vector<Event>& out) {
     out.emplace_back(
         event::Signal{static_cast<int>(s->ssi_signo), s->ssi_code == SI_KERNEL || hung_up});
   }
+}
+
+void Supervisor::from_watched(std::vector<Event>& out) {
+  pollfd p{watch_, POLLIN, 0};
+  if (watch_ < 0 || ::poll(&p, 1, 0) != 1) return;
+  watch_ = -1;
+  announcer_.watched_ended();
+  out.emplace_back(event::Signal{SIGTERM, false});
 }
 
 void Supervisor::from_guard(std::vector<Event>& out) {

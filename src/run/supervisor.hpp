@@ -36,6 +36,7 @@ class Supervisor {
   std::vector<Event> gather(Deadline now);
   void from_keeper(std::vector<Event>&, Deadline now);
   void from_user(std::vector<Event>&);
+  void from_watched(std::vector<Event>&);
   void from_guard(std::vector<Event>&);
   void step(const Event&, Deadline now);
   void stop();
@@ -61,6 +62,7 @@ class Supervisor {
   Output& output_;
   const bool same_group_;
   const TerminalModes modes_;
+  int watch_;  // Plan::watched, until that process has ended
   IncomingSignals signals_;
   Timer timer_;
   Keeper& keeper_;

@@ -56,6 +56,32 @@ class Asked(harness.Case):
         run.send(TERM).end(124)
 
 
+    def test_watched(self):
+        """The end of the process of --watch-pid is as a TERM: to a command, and to a wait."""
+        for kill_after in [], ["-k", "300ms"]:
+            with self.subTest(kill_after):
+                watched = subprocess.Popen(["sleep", "60"])
+                self.addCleanup(watched.kill)
+                words = ["--watch-pid", str(watched.pid), *kill_after, "--"]
+                job = STUBBORN if kill_after else ["sh", "-c", "echo up; exec sleep 60"]
+                run = self.start_key(*words, *job)
+                run.prints("up")
+                wait = self.start_key("--watch-pid", str(watched.pid), "--", "touch", "ran")
+                wait.event("waiting")
+                watched.kill()
+                wait.end(-TERM)
+                run.end(-9 if kill_after else -TERM)
+                run.says("k: the process of --watch-pid has ended\n")
+                self.key("-n", "--", "true")
+                self.assertFalse(os.path.exists("ran"))
+                # Not reaped yet: it has ended all the same.
+                self.key("--watch-pid", str(watched.pid), "--", "sleep", "60", wanted=-TERM)
+                watched.wait()
+        self.refused(64, f"--watch-pid: there is no process {watched.pid}", "run", "--key", "k",
+                     "--watch-pid", str(watched.pid), "--", "touch", "ran")
+        self.key("--watch-pid", str(os.getpid()), "--", "sh", "-c", "exit 3", wanted=3)
+
+
 class MinHold(harness.Case):
     def test_lease(self):
         """dlock exits at once, the lease is set to the remainder."""

@@ -228,6 +228,8 @@ constexpr Option all_options[] = {
     {"descendants", 0, descendant_choices, jobs, G::job,
      "wait for them or kill them once the command has ended",
      choice<descendant_choices, &O::descendants>, twin, "wait"},
+    {"watch-pid", 0, "PID", run, G::job,
+     "end the command, as TERM to dlock does, when this process ends", watch_pid, no_twin},
     {"publish-command", 0, nullptr, run, G::job, "show the command line to waiters and in inspect",
      on<&O::publish_command>},
     {"no-env", 0, nullptr, run, G::job, "set no DLOCK_ variables for the command", on<&O::no_env>},
