@@ -64,9 +64,11 @@ std::string waiting(const run::Plan& p) {
   const std::string_view order =
       p.traits.fifo ? "order of arrival is kept" : "no order is promised";
   if (p.one_try()) return fmt::format("no: one try, then busy (status {})", p.conflict_status);
-  if (!p.wait) return fmt::format("for ever; {}", order);
-  return fmt::format("at most {}, then busy (status {}); {}", format_duration(*p.wait),
-                     p.conflict_status, order);
+  const std::string limit =
+      p.max_waiters ? fmt::format("; busy at once when {} wait already", *p.max_waiters) : "";
+  if (!p.wait) return fmt::format("for ever; {}{}", order, limit);
+  return fmt::format("at most {}, then busy (status {}); {}{}", format_duration(*p.wait),
+                     p.conflict_status, order, limit);
 }
 
 std::string ending(const run::Plan& p) {

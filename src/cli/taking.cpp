@@ -45,6 +45,8 @@ Result<void> recipe_can(const Options& o, const Traits& t, const Request& reques
   if (!refused && o.once_per && !t.starts)
     refused = {"once-per", fmt::format("recipe {} of {} has no record of when jobs were started",
                                        t.recipe, t.family)};
+  if (!refused && o.max_waiters && !t.fifo)
+    refused = {"max-waiters", fmt::format("recipe {} of {} has no queue", t.recipe, t.family)};
   if (!refused) return {};
   return fail(blame(o, refused->option),
               fmt::format("{}: {}", called(o, refused->option), refused->why));

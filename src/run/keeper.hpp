@@ -58,6 +58,7 @@ class Keeper {
   void acquire();
   void fail_wait(const Error&);
   void gave_up(const Error&);
+  void is_crowded(const Waiting&);
   void is_busy(const Busy&);
   Result<Progress> look(Waiting);
   Duration slice(Duration left, Clock::duration waited, bool reported) const;

@@ -145,6 +145,13 @@ void Keeper::is_busy(const Busy& busy) {
   finish(event::WaitEnded{plan_.conflict_status, true, output_.busy_line(busy.holder, busy.why)});
 }
 
+// --max-waiters. What cannot be cancelled leaves the queue by its patience.
+void Keeper::is_crowded(const Waiting& last) {
+  (void)twice([&] { return place_->cancel(); });
+  output_.trace("fail", "acquire");
+  finish(event::WaitEnded{plan_.conflict_status, true, output_.crowded_line(last)});
+}
+
 // A waiter that sleeps in the queue brings no answer. Shortly before the end of the wait the store
 // is asked whether it is reachable, and which owner holds the lock now.
 Result<Progress> Keeper::look(Waiting last) {
@@ -207,8 +214,11 @@ void Keeper::acquire() {
     }
     if (const auto* busy = std::get_if<Busy>(&*answer)) return is_busy(*busy);
     last = std::move(std::get<Waiting>(*answer));
-    if (!health_.grants_nothing && !std::exchange(queued_, true))
+    if (!health_.grants_nothing && !std::exchange(queued_, true)) {
       output_.trace("queued", "acquire");
+      if (plan_.max_waiters && last->ahead >= static_cast<std::size_t>(*plan_.max_waiters))
+        return is_crowded(*last);
+    }
     if (health_.grants_nothing) {  // to any owner: whether the lock is held is unknown
       last->sent_at = {};
       wait_.grants_nothing();
@@ -224,7 +234,7 @@ void Keeper::acquire() {
 // something, for each of those who wait: on a terminal it is each second, in a log when the next
 // line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited, bool reported) const {
-  if (plan_.one_try()) return {};
+  if (plan_.one_try() || (plan_.max_waiters && !queued_)) return {};
   const Duration before_query = left > last_query ? left - last_query : reported ? left : left / 2;
   Duration due = quiet_report;
   const auto at = [&](Duration t) {

@@ -139,6 +139,12 @@ std::string Output::busy_line(const std::optional<HolderView>& holder,
          (plan_.wait > Duration{} ? "; waited " + format_duration(*plan_.wait) : "; not waiting");
 }
 
+std::string Output::crowded_line(const Waiting& last) const {
+  if (skips_silently()) return {};
+  return fmt::format("{}; {} wait already (--max-waiters {})", held_line(last.holder, last.why),
+                     last.ahead, *plan_.max_waiters);
+}
+
 std::string Output::started_line(Duration ago) const {
   if (skips_silently()) return {};
   return fmt::format("{} was started {} ago; not again (--once-per {})", key(),

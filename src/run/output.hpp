@@ -54,6 +54,9 @@ class Output {
   // for cron jobs that skip silently.
   std::string busy_line(const std::optional<HolderView>&, const std::string& why) const;
 
+  // The same for a queue that is too long; empty as above.
+  std::string crowded_line(const Waiting&) const;
+
   // "nightly was started 3m ago (--once-per hour)"; empty as above.
   std::string started_line(Duration ago) const;
   // The same for a start in the future; corrected: the record was set to now.

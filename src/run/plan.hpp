@@ -39,6 +39,7 @@ struct Say {
 // What the command line says of a run, as it is: cli/options reads it, and a Plan has it.
 struct Terms {
   std::optional<Duration> wait;     // nullopt: for ever; zero: one try
+  std::optional<int> max_waiters;   // as many before this one: busy; only if Traits::fifo
   int conflict_status = 75;         // -E
   Duration splay{};                 // wait a random part of it before the first request
   std::optional<OncePer> once_per;  // only if Traits::starts

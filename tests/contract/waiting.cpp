@@ -52,6 +52,20 @@ CONTRACT_CASE("the end of a slice reports the holder") {
   CHECK(waiting.holder->token == g.lease.token);
 }
 
+// --max-waiters.
+CONTRACT_CASE("the first answer of a queue says how many wait") {
+  if (!subject().traits->fifo) return;
+  const auto backend = store.open({}), one = store.open({}), two = store.open({}),
+             three = store.open({});
+  const Granted g = take(*backend, request("k"));
+  const auto first = in_queue(*one, request("k")), second = in_queue(*two, request("k"));
+  const auto third = three->enqueue(request("k")).value();
+  const auto p = step(*third, 0s);
+  REQUIRE(std::holds_alternative<Waiting>(p));
+  CHECK(std::get<Waiting>(p).ahead == 2);
+  CHECK(std::get<Waiting>(p).sent_at > Deadline{});
+}
+
 // What is known from before is no answer: a store that falls silent would seem to hold the lock.
 CONTRACT_CASE("an answer says when its request left, and what brought none is none") {
   const auto backend = store.open({}), other = store.open({});

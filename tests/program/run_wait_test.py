@@ -125,6 +125,29 @@ class Wait(harness.Case):
         self.assertRegex(first.err, rf"\Adlock: {HELD}; waiting up to 30s \(position 1\)\n\Z")
         self.assertRegex(second.err, rf"\Adlock: {HELD}; waiting \(position 2\)\n\Z")
 
+    def test_max_waiters(self):
+        """Busy at once when as many wait already, and no place in the queue is left."""
+        holder = self.hold()
+        crowded = "; {} wait already (--max-waiters {})"
+        self.refused(75, crowded.format(0, 0), "run", "--key", "k", "--max-waiters", "0", "--",
+                     "touch", "ran")
+        waiters = [self.start_key("--max-waiters", "2", "--", "true") for _ in range(2)]
+        for waiter in waiters:
+            waiter.event("waiting")
+        self.refused(75, crowded.format(2, 2), "run", "--key", "k", "--max-waiters", "2", "-w",
+                     "1h", "--", "touch", "ran")
+        self.assertEqual("", self.key("--max-waiters", "1", "-E", "0", "--", "touch", "ran").err)
+        self.assertEqual(2, self.waiters())
+        holder.go()
+        for waiter in waiters:
+            waiter.end(0)
+        self.key("--max-waiters", "0", "--", "true")  # a free key
+        self.not_run()
+        self.refused(64, "--max-waiters: recipe flock of file has no queue", "run", "-b",
+                     self.file + "?recipe=flock", "--key", "k", "--max-waiters", "1", "--", "true")
+        self.refused(64, "--handle", "run", "--key", "k", "--handle", "h1:file.lease:H0",
+                     "--max-waiters", "1", "--", "true")
+
     def test_no_line(self):
         """None when the lock comes sooner, none with -q."""
         for faults, options in ("grant_after=200ms", ()), ("grant_after=1200ms", ("-q",)):

@@ -153,7 +153,8 @@ constexpr Rule rules[] = {
     {run, goes_with, "again", "once-per"},
     {run, goes_with, "until-success", "once-per"},
     {run, flags_apart, "handle",
-     "nonblock wait shared limit lock-delay reason splay min-hold once-per again until-success "
+     "nonblock wait max-waiters shared limit lock-delay reason splay min-hold once-per again "
+     "until-success "
      "publish-command"},
 
     {acquire, apart, "keep", "hold"},

@@ -81,6 +81,9 @@ Result<void> watch(Options& o, std::string_view value) {
   return positive_duration<&Options::watch>(o, value.empty() ? "2s" : value);
 }
 
+Result<void> max_waiters(Options& o, std::string_view value) {
+  return number<0, 1'000'000, &Options::max_waiters>(o, value);
+}
 Result<void> watch_pid(Options& o, std::string_view value) {
   return number<1, 1 << 22, &Options::watch_pid>(o, value);  // the largest pid of any kernel
 }
@@ -187,6 +190,8 @@ constexpr Option all_options[] = {
      "with --revoke: wait at most D until the holder is gone", duration<&O::wait>},
     {"conflict-exit-code", 'E', "N", taking | fence, G::taking, "exit status when busy, 0 to 255",
      number<0, 255, &O::conflict_status>, twin, "75"},
+    {"max-waiters", 0, "N", taking, G::taking, "busy at once when N wait already", max_waiters,
+     twin},
     {"shared", 's', nullptr, taking, G::taking, "a lock that admits other shared ones", shared,
      twin, none, C::mode},
     {"limit", 0, "N", taking, G::taking, "one of at most N holders, 1 to 1000000", limit, twin,
