@@ -91,7 +91,8 @@ void UrlItems::judge(const UrlItem& row, std::string_view called, std::string_vi
 }
 
 void UrlItems::wrong(std::string_view item, std::string_view value, std::string_view allowed) {
-  if (wrong_.empty()) wrong_ = fmt::format("{} is {}; allowed is {}", item, quoted(value), allowed);
+  const std::string what = value.empty() ? "missing" : quoted(value);
+  if (wrong_.empty()) wrong_ = fmt::format("{} is {}; allowed is {}", item, what, allowed);
 }
 
 Result<void> UrlItems::verdict() const {

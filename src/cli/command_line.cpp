@@ -127,7 +127,7 @@ run::Outcome command(int argc, char** argv, Options& options) {
   if (options.help) return printed(options.all_help ? full_help(*verb) : verb_help(*verb));
   if (options.log_json) say_as_json();
   if (const auto unknown = unknown_variables(); !unknown.empty() && !options.quiet)
-    say_warning(fmt::format("ignored, no option has this name: {}", unknown));
+    say_warning(fmt::format("ignored: {}", unknown));
   const auto outcome = dispatch(options);
   if (options.json)
     if (const auto done = put(json_of_answer(options, outcome)); !done) return failed(done.error());

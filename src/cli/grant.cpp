@@ -88,9 +88,13 @@ Result<Handle> require_handle(const Options& o, const Store& s) {
   const char* inherited = std::getenv("DLOCK_HANDLE");
   auto h = Handle::parse(inherited ? inherited : "");
   if (h && of(*h, s)) return h;  // one of another backend is ignored
+  const std::string_view without =
+      o.verb == Verb::release
+          ? "; without one, --revoke asks the holder to stop, and --force removes it"
+          : "";
   return fail(Errc::usage,
-              fmt::format("{}: --handle is missing, and DLOCK_HANDLE holds no handle of {}.{}",
-                          info(o.verb).name, s.traits->family, s.traits->recipe));
+              fmt::format("{}: --handle is missing, and DLOCK_HANDLE holds no handle of {}.{}{}",
+                          info(o.verb).name, s.traits->family, s.traits->recipe, without));
 }
 
 std::string keeper_extra(const std::string& name) {

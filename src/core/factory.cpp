@@ -24,6 +24,25 @@ tl::unexpected<Error> bad(const Url& url, std::string_view what) {
   return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url.redacted(), 300), what));
 }
 
+// Of other programs: of the drivers of an ORM, mysql+pymysql, and more. Empty: none of these.
+std::string_view known_as(std::string_view scheme) {
+  constexpr std::pair<std::string_view, std::string_view> others[] = {
+      {"mysql2", "mysql"},
+      {"pgsql", "postgresql"},
+      {"psql", "postgresql"},
+      {"postgis", "postgresql"},
+      {"redis-sentinel", "redis+sentinel"},
+      {"valkey", "redis"},
+      {"valkeys", "rediss"},
+      {"unix", "redis+unix"}};
+  for (const auto& [other, own] : others)
+    if (scheme == other) return own;
+  const std::string_view family = scheme.substr(0, scheme.find('+'));
+  return family == "mysql" || family == "mariadb" || family == "postgresql" || family == "postgres"
+             ? family
+             : "";
+}
+
 tl::unexpected<Error> unknown_scheme(const Url& url) {
   for (const AbsentBackend& absent : absent_backends())
     if (contains(absent.schemes, url.scheme))
@@ -32,6 +51,8 @@ tl::unexpected<Error> unknown_scheme(const Url& url) {
   List exist;
   for (const BackendFactory& factory : backends())
     for (const std::string_view scheme : factory.schemes) exist.add(scheme);
+  if (const auto own = known_as(url.scheme); !own.empty())
+    return bad(url, fmt::format("there is no scheme {}; write {}:", quoted(url.scheme), own));
   return bad(url,
              fmt::format("there is no scheme {}; allowed are {}", quoted(url.scheme), exist.text));
 }
@@ -66,10 +87,17 @@ Result<Choice> choose(const Url& url, std::string_view recipe) {
 
   for (const auto& [name, value] : url.items) {
     const auto covers = [&have = name](const UrlItem& item) { return item.covers(have); };
-    if (!contains(common_items, name) &&
-        std::none_of(factory->items.begin(), factory->items.end(), covers))
-      return bad(url, fmt::format("{} has no item {}; allowed are {}", factory->family,
-                                  quoted(name), allowed_items(*factory)));
+    if (contains(common_items, name) ||
+        std::any_of(factory->items.begin(), factory->items.end(), covers))
+      continue;
+    constexpr std::string_view of_programs[] = {
+        "schema", "pool", "pool_size", "pool_timeout", "connection_limit", "pgbouncer"};
+    if (std::find(std::begin(of_programs), std::end(of_programs), name) != std::end(of_programs))
+      return bad(url, fmt::format("item {} is for another program's own use of the database; leave "
+                                  "it out",
+                                  quoted(name)));
+    return bad(url, fmt::format("{} has no item {}; allowed are {}", factory->family, quoted(name),
+                                allowed_items(*factory)));
   }
 
   const auto asked = recipe.empty() ? url.item("recipe") : std::optional{recipe};

@@ -121,8 +121,9 @@ class Parser {
     }
     url_.path = decoded(next_until(rest, "?"), "path");
     if (!rest.empty()) items(rest.substr(1));
-    if (!wrong_.empty()) return bad(wrong_);
-    return std::move(url_);
+    if (wrong_.empty()) return std::move(url_);
+    const bool cut_password = url_.user.empty() && url_.path.find('@') != url_.path.npos;
+    return bad(wrong_ + (cut_password ? "; write a '/' in a password as %2F" : ""));
   }
 
  private:

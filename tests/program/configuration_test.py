@@ -142,14 +142,16 @@ class Configuration(harness.Case):
         write("pw", "canary\n", 0o644)
         write("good", "canary\n")
         os.symlink("good", "link")
-        os.mkfifo("fifo")
+        os.mkfifo("fifo", 0o644)
+        os.mkdir("directory")
         write("empty")
         words = ["inspect", "-b", "redis://127.0.0.1:1", "--password-file"]
-        for file, why in (("pw", "mode 0644"), ("link", "symbolic link"),
-                          ("fifo", "not a regular file"), ("empty", "first line is empty")):
+        for file, why in (("pw", "mode 0644"), ("fifo", "mode 0644"), ("directory", "directory"),
+                          ("empty", "first line is empty"), ("none", "No such file")):
             self.refused(78, why, *words, file, bound=20)
-        done = self.dlock(*words, "good", "--connect-timeout", "100ms", wanted=69, bound=20)
-        self.assertNotIn("canary", done.out + done.err)
+        for file in "good", "link":
+            done = self.dlock(*words, file, "--connect-timeout", "100ms", wanted=69, bound=20)
+            self.assertNotIn("canary", done.out + done.err)
 
     def test_log_format(self):
         """--log-format json: one object per line."""

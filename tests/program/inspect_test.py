@@ -278,7 +278,8 @@ class View(Case):
                                 "--once-per, lasted [0-9.]+[um]?s"], [], "k")
         self.assertEqual(1, view.out.count("started"))
         self.assertLine("next +by --once-per hour in [0-9ms]+, day in [0-9hms]+, week in "
-                        "[0-9dhms]+, month in [0-9dhms]+, or a duration after the start", view)
+                        "[0-9dhms]+, month in [0-9dhms]+, or a duration after the start; "
+                        "time zone .+", view)
         self.assertJson("20", lambda j: j["last_start"][:2], "k")
         watch = self.start("inspect", "k", "--watch=10ms", "-J")
         watch.prints("\n")

@@ -178,6 +178,9 @@ Result<run::Outcome> command_inspect(const Options& o) {
   if (o.doctor) return doctor(o, opened, trace);
   if (!o.watch) return once(o, opened, trace, columns);
   if (o.operand) TRY_VOID(Key::parse(*o.operand));
+  if (o.operand && parse_duration(*o.operand))
+    say_warning(fmt::format("this watches the key {}; a time is --watch={}", quoted(*o.operand),
+                            printable(*o.operand)));
   const bool redraw = terminal_on_stdout() && !o.json;
   TRY_VOID(watch(*o.watch, redraw, [&] { return frame(o, opened, columns, redraw); }));
   return ended(status_ok);

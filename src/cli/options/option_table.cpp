@@ -77,6 +77,14 @@ Result<void> on_lost(Options& o, std::string_view value) {
   return {};
 }
 
+// Its letter is that of the word key, too.
+Result<void> kill_after(Options& o, std::string_view value) {
+  const auto done = duration<&Options::kill_after>(o, value);
+  if (done || given_by_flag(o, "key")) return done;
+  return fail(Errc::usage,
+              fmt::format("{}; did you mean --key {}?", done.error().message, printable(value)));
+}
+
 Result<void> watch(Options& o, std::string_view value) {
   return positive_duration<&Options::watch>(o, value.empty() ? "2s" : value);
 }
@@ -205,8 +213,8 @@ constexpr Option all_options[] = {
 
     {"command", 'c', "STR", run, G::job,
      "run STR with /bin/sh -c; what follows -- becomes $1 and so on", text<&O::shell_command>},
-    {"kill-after", 'k', "D", run, G::job, "time from the end signal to KILL",
-     duration<&O::kill_after>, twin, "ttl/5, at most 5s"},
+    {"kill-after", 'k', "D", run, G::job, "time from the end signal to KILL", kill_after, twin,
+     "ttl/5, at most 5s"},
     {"kill-after", 'k', "D", fence, G::job, "time from the end signal to KILL",
      duration<&O::kill_after>, twin, "5s"},
     {"signal", 0, "SIG", jobs, G::job, "the end signal, sent on loss and by --max-run",

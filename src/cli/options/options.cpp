@@ -70,6 +70,13 @@ bool is_unknown(const Variable& v) {
          std::find(std::begin(own), std::end(own), rest) == std::end(own) && !of_an_option(v.name);
 }
 
+// Of an option that only a command line has.
+bool is_fixed(const Variable& v) {
+  const auto table = option_table();
+  return std::any_of(table.begin(), table.end(),
+                     [&](const Option& o) { return environment_name(o.name) == v.name; });
+}
+
 // Those of the environment that begin with DLOCK_.
 std::vector<Variable> variables() {
   std::vector<Variable> all;
@@ -167,7 +174,9 @@ std::string environment_name(std::string_view option) {
 std::string unknown_variables() {
   std::string text;
   for (const Variable& v : variables())
-    if (is_unknown(v)) text += fmt::format("{}{}", text.empty() ? "" : ", ", printable(v.name));
+    if (is_unknown(v))
+      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", printable(v.name),
+                          is_fixed(v) ? "cannot be set by a variable" : "no option has this name");
   return text;
 }
 

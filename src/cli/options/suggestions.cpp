@@ -86,7 +86,7 @@ std::string_view nearest(std::string_view wrong, std::span<const std::string_vie
 
   std::string_view best;
   // short words are similar to everything
-  std::size_t fewest = std::min<std::size_t>(3, (wrong.size() + 1) / 2);
+  std::size_t fewest = std::clamp<std::size_t>((wrong.size() + 1) / 2, 2, 3);
   for (const std::string_view name : names) {
     if (name.size() > longest_name) continue;
     if (const std::size_t n = mistakes(wrong, name); n < fewest) {

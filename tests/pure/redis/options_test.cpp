@@ -59,9 +59,9 @@ TEST_CASE("URLs of sentinels and clusters") {
   CHECK(cluster.topology == Options::Topology::cluster);
   CHECK(cluster.servers == std::vector<Endpoint>{{"a", 6379, ""}, {"b", 7001, ""}});
   CHECK(why_not("redis+sentinel://s1,s2").find("behind the sentinels") != std::string::npos);
-  CHECK(why_not("redis+sentinel:///main").find("host is ''; allowed is the sentinels") !=
+  CHECK(why_not("redis+sentinel:///main").find("host is missing; allowed is the sentinels") !=
         std::string::npos);
-  CHECK(why_not("redis://").find("host is ''; allowed is one") != std::string::npos);
+  CHECK(why_not("redis://").find("host is missing; allowed is one") != std::string::npos);
   CHECK(why_not("redis://a,b").find("host is '2 hosts'; allowed is one") != std::string::npos);
   CHECK(why_not("redis+sentinel://s1/main/x").find("database is 'x'") != std::string::npos);
   CHECK(why_not("redis+cluster://a/1").find("no databases") != std::string::npos);
