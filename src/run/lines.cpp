@@ -58,10 +58,14 @@ std::string message_line(std::string_view level, std::string_view key, std::stri
   return line_of(line, {});
 }
 
-std::string status_line(std::string_view name, std::string_view key,
+std::string status_line(std::string_view name, const Request& request,
                         std::span<const Field> fields) {
   const double t = static_cast<double>(Clock::now().time_since_epoch().count() / 1000) / 1e6;
-  Json line{{"event", name}, {"t", t}, {"key", key}};
+  Json line{{"event", name},
+            {"t", t},
+            {"time", utc(wall_micros())},
+            {"host", request.identity.host},
+            {"key", request.key.text()}};
   return line_of(line, fields);
 }
 

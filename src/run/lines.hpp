@@ -10,6 +10,7 @@
 #include <variant>
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/lease.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
@@ -31,8 +32,8 @@ std::string utc(std::int64_t wall_micros);  // RFC 3339
 std::string message_line(std::string_view level, std::string_view key, std::string_view message,
                          bool json);
 
-// {"event":NAME,"t":seconds of CLOCK_BOOTTIME,"key",...}
-std::string status_line(std::string_view name, std::string_view key, std::span<const Field>);
+// {"event":NAME,"t":seconds of CLOCK_BOOTTIME,"time","host","key",...}
+std::string status_line(std::string_view name, const Request&, std::span<const Field>);
 
 // {"t":nanoseconds of CLOCK_BOOTTIME,"pid","ev","f","key","owner",...}; `owner` is a prefix of the
 // id, not the secret. No key, no owner where they are empty.

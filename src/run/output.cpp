@@ -2,13 +2,20 @@
 #include "run/output.hpp"
 #include <fmt/format.h>
 #include <unistd.h>
+#include <cstring>
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 
 namespace dlock::run {
 
-Output::Output(const Plan& plan) : plan_(plan), writer_(*new Writer) {}
+Output::Output(const Plan& plan) : plan_(plan), writer_(*new Writer) {
+  writer_.on_failure = [this](int fd, int why) {
+    if (fd == STDERR_FILENO) return;
+    error(fmt::format("{}: {}; what is missing there is not written again",
+                      fd == trace_file_.get() ? "--trace" : "--status", ::strerrordesc_np(why)));
+  };
+}
 
 Result<void> Output::open() {
   for (auto [path, fd, option] : {std::tuple{&plan_.say.status_file, &status_file_, "--status"},
@@ -38,7 +45,7 @@ void Output::status(const char* name, Fields fields, const std::string& mileston
     inform(printable(line));
   }
   const int to = status_file_ ? status_file_.get() : plan_.say.status_fd;
-  if (to >= 0) writer_.write(to, status_line(name, key, {fields.begin(), fields.end()}));
+  if (to >= 0) writer_.write(to, status_line(name, plan_.request, {fields.begin(), fields.end()}));
 }
 
 std::string Output::age() const {

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
+#include <cerrno>
 #include <climits>
 #include <system_error>
 #include <thread>
@@ -58,11 +59,13 @@ void Writer::work() {
     lines_.pop_front();
     busy_ = true;
     lock.unlock();
-    const bool ok = write_all(line.fd, line.text) == 0;
+    const int error = write_all(line.fd, line.text);
+    if (error != 0 && error != EPIPE && on_failure && failed_.insert(line.fd).second)
+      on_failure(line.fd, error);
     lock.lock();
     busy_ = false;
     bytes_ -= line.text.size();
-    if (!ok) ++dropped_;
+    if (error != 0) ++dropped_;
     changed_.notify_all();
   }
 }

@@ -3,7 +3,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
+#include <set>
 #include <string>
 #include "core/clock.hpp"
 
@@ -20,7 +22,11 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
   ~Writer() = delete;  // lives as long as the process: its thread may hang in a write
 
-  // whole lines; an error of the descriptor is remembered and ends its output
+  // Called on the writer's thread once for each descriptor whose reader is there and to which a line
+  // could not be written (a full disk), with errno. Set before the first line.
+  std::function<void(int fd, int error)> on_failure;
+
+  // whole lines
   void write(int fd, std::string text);
   bool flush(Duration bound);  // true: everything is written
   std::uint64_t dropped();
@@ -39,6 +45,7 @@ class Writer {
   std::deque<Line> lines_;
   std::size_t bytes_ = 0;
   std::uint64_t dropped_ = 0;
+  std::set<int> failed_;  // on_failure was called; of the writer's thread alone
   bool started_ = false, busy_ = false;
 };
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a command under `dlock run` sees, and what dlock shows of it."""
-import json, os, re, resource, signal, subprocess
+import json, os, re, resource, signal, socket, subprocess
 import harness
 from harness import DLOCK, children, read, tool, within, write
 
@@ -55,6 +55,9 @@ class Shown(harness.Case):
         self.assertRegex(run.told(), r"\Aacquired( renewed)+ job_dead released exit\Z")
         times = [event["t"] for event in run.events()]
         self.assertEqual(sorted(times), times)
+        for event in run.events():
+            self.assertRegex(event["time"], r"\A20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")
+            self.assertEqual((socket.gethostname(), "k"), (event["host"], event["key"]))
         last = run.events()[-1]
         self.assertEqual(("command", 5), (last["result"], last["code"]))
         self.assertEqual(0o600, os.stat(run.name + ".events").st_mode & 0o777)
@@ -74,6 +77,14 @@ class Shown(harness.Case):
                  for text in (by_descriptor, read("9"))]
         self.assertEqual(*names)
         self.assertEqual("exit", names[0][-1])
+
+    def test_full_disk(self):
+        """One warning for all events that are lost, and the command runs."""
+        for option, words in (("--status", []), ("--trace", ["--status", "events"])):
+            done = self.key(*words, option, "/dev/full", "--", "sh", "-c", "exit 5", wanted=5)
+            self.assertEqual(f"dlock: {option}: No space left on device; what is missing there is "
+                             "not written again\n", done.err)
+        self.assertIn('"event":"exit"', read("events"))
 
     def test_status_descriptor_not_open(self):
         """Refused before anything happens."""
