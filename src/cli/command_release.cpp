@@ -110,6 +110,16 @@ Result<Released> force(const Options& o, const OpenStore& opened, const Key& key
 
 constexpr Duration first_pause = 50ms, last_pause = 500ms;
 
+// A holder asks its store at least once before its lease ends; where it watches, at once.
+void say_asked(const Key& key, const HolderView& h) {
+  const std::string within =
+      h.remaining ? " within " + format_duration(std::chrono::ceil<std::chrono::seconds>(
+                                     std::max<Duration>(*h.remaining, 1s)))
+                  : "";
+  say(fmt::format("{}: asked {} to stop; it hears of it{}", printable(key.text()), h.who.text(),
+                  within.empty() ? " at once" : within));
+}
+
 // Until none of those that were revoked holds the key, or the time is over: then 75, or 69 if the
 // last request got no answer, or no holder in a store that has forgotten their grants since.
 // `revoked`: those that held the key before.
@@ -235,11 +245,13 @@ Result<run::Outcome> command_release(const Options& o) {
       tokens.assign(chosen.begin(), chosen.end());
       if (tokens.empty()) outcome = ended(status_busy);
     }
+    std::vector<HolderView> asked;
     if (o.revoke && o.wait) {
       TRY(view, opened.backend->inspect(key));
       auto& tokens_now = revoked.emplace_back();
-      for (const HolderView& h : holders_in(view))
-        if (!h.vanished && !h.ended()) tokens_now.push_back(h.token);
+      asked = holders_in(view);
+      std::erase_if(asked, [](const HolderView& h) { return h.vanished || h.ended(); });
+      for (const HolderView& h : asked) tokens_now.push_back(h.token);
     }
     for (const auto& token : tokens) {
       const auto answer = give_back(o, opened, trace, key, handle ? &*handle : nullptr, token);
@@ -247,6 +259,8 @@ Result<run::Outcome> command_release(const Options& o) {
       else if (*answer != Released::yes)
         if (auto missed = not_held(o, key.text(), token); outcome && missed->value != status_ok)
           outcome = missed;
+      if (!answer || *answer != Released::yes || o.quiet) continue;
+      for (const HolderView& h : asked) say_asked(key, h);
     }
   }
   if (!o.revoke || !o.wait) return outcome;

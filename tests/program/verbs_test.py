@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """acquire, renew, release and check on `file`."""
-import fcntl, json, os, re, signal, socket
+import fcntl, json, os, re, signal, socket, socket
 import harness
 from harness import FAKE, kill, read, within, write
 
@@ -259,14 +259,17 @@ class Revoke(Case):
     def test_until_gone(self):
         """Until the holder is gone, or 75."""
         held = self.hold_by_stubborn_job("k", "-k", "1m")
-        self.refused(75, "was asked to stop, and still holds k after 200ms", *self.revoke("200ms"))
+        asked = rf"dlock: k: asked {HOST}:{{}} \(.*\) to stop; it hears of it at once\n"
+        done = self.dlock(*self.revoke("200ms"), wanted=75)
+        self.assertRegex(done.err, rf"\A{asked.format(held.pid)}dlock: .* was asked to stop, and "
+                         r"still holds k after 200ms\n\Z")
         held.send(signal.SIGKILL).end(-9)
         self.dlock("release", "--key", "k", "--force", "--yes", "-q", env={"DLOCK_WAIT": "x"},
                    wanted=None)
         self.until_free("k")
         held = self.hold_by_stubborn_job("k", "-k", "300ms")
         done = self.dlock(*self.revoke("20s"))
-        self.assertEqual("", done.out + done.err)
+        self.assertRegex(done.out + done.err, rf"\A{asked.format(held.pid)}\Z")
         self.is_free("k")
         held.end(122)
 
