@@ -2,13 +2,14 @@
 """dlock as its users see it, for all tests of this folder: a case has a directory, an environment
 and a store of its own, starts dlock without a shell, and waits for events, with a bound. At its end
 no process of it is left. When it fails it says what dlock said, and how to repeat it."""
-import json, os, re, select, shlex, shutil, signal, socket, subprocess
+import json, os, re, select, shlex, shutil, signal, subprocess
 import sys, tempfile, time, unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 TEST = os.path.abspath(sys.argv[0])
 sys.path.insert(0, ROOT + "/tests/support")
+from ports import free_port  # noqa: E402, F401
 from store import BOUND, Store, die_with_parent, missing, within  # noqa: E402, F401
 
 DLOCK = os.environ.get("DLOCK", "")
@@ -99,11 +100,6 @@ def fixture(kind):
 def Redis(*config):
     """One with these lines of configuration; restarted, it has forgotten everything."""
     return Store("redis", "--items", "/0?restart_grace=0", "--config", "\n".join(config))
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
 
 
 def said(words, status, out, err, env=None):

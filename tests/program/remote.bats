@@ -5,16 +5,16 @@
 load common
 
 setup_file() {
-  local dir=$BATS_FILE_TMPDIR sshd tries
+  local dir=$BATS_FILE_TMPDIR sshd said port
   for sshd in /usr/sbin/sshd /usr/bin/sshd; do [ ! -x $sshd ] || break; done
   if [ ! -x $sshd ] || ! command -v ssh >/dev/null || ! command -v setpriv >/dev/null; then
     return 0
   fi
   [ "$(id -u)" -ne 0 ] || mkdir -p /run/sshd
   ssh-keygen -q -t ed25519 -N '' -f "$dir/host" && ssh-keygen -q -t ed25519 -N '' -f "$dir/id"
-  for tries in {1..20}; do
-    port=$((20000 + RANDOM % 20000))
-    cat >"$dir/server" <<CONFIG
+  exec {said}< <(exec python3 "$BATS_TEST_DIRNAME/../support/ports.py" 3>&-)
+  read -r port <&"$said"
+  cat >"$dir/server" <<CONFIG
 Port $port
 ListenAddress 127.0.0.1
 HostKey $dir/host
@@ -25,13 +25,11 @@ StrictModes no
 PermitRootLogin yes
 LogLevel VERBOSE
 CONFIG
-    setpriv --pdeathsig KILL $sshd -D -e -f "$dir/server" 3>&- 2>"$dir/server.err" &
-    echo $! >"$dir/server.pid"
-    until grep -qE 'listening|Cannot|rror' "$dir/server.err"; do
-      kill -0 $! 2>/dev/null || break
-      sleep 0.02
-    done
-    ! grep -q listening "$dir/server.err" || break
+  setpriv --pdeathsig KILL $sshd -D -e -f "$dir/server" 3>&- 2>"$dir/server.err" &
+  echo $! >"$dir/server.pid"
+  until grep -qE 'listening|Cannot|rror' "$dir/server.err"; do
+    kill -0 $! 2>/dev/null || break
+    sleep 0.02
   done
   cat >"$dir/client" <<CONFIG
 Host there

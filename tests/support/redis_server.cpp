@@ -17,16 +17,8 @@ RedisServer::RedisServer(Setup setup) : setup_(std::move(setup)), port_(free_por
     setup_.environment.push_back("LD_PRELOAD=" CLOCK_SHIFT);
     setup_.environment.push_back("CLOCK_SHIFT_FILE=" + clock_->path());
   }
-  for (int more = 2;; --more) {
-    configure();
-    try {
-      start();
-      break;
-    } catch (const std::runtime_error&) {  // another program may have taken the port meanwhile
-      if (more == 0 || !setup_.wait_ready) throw;
-      port_ = free_port();
-    }
-  }
+  configure();
+  start();
   if (setup_.uptime > std::chrono::seconds{0}) step_clock(setup_.uptime);
 }
 

@@ -6,13 +6,16 @@
 #include <grp.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <stdexcept>
 #include "util/fd.hpp"
 
@@ -42,16 +45,55 @@ std::string data_place(bool durable) {
   return memory ? "/dev/shm" : std::filesystem::temp_directory_path().string();
 }
 
+namespace {
+
+struct Ports {
+  int first, last;
+};
+
+// None of those that the kernel gives to connections: one could have the port of a server that is
+// not up yet, or is down for a while.
+Ports ports_of_servers() {
+  int low = 32768, high = 60999;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> low >> high;
+  for (const Ports p : {Ports{10000, low - 1}, Ports{high + 1, 65535}})
+    if (p.last - p.first >= 1000) return p;
+  return {10000, 65535};  // the kernel's are nearly all
+}
+
+bool bound(const Fd& fd, const void* name, std::size_t size) {
+  return ::bind(fd.get(), static_cast<const sockaddr*>(name), static_cast<socklen_t>(size)) == 0;
+}
+
+// A name in the kernel keeps the port from the other tests until this process ends; ports.py has
+// the same names.
+bool reserve(std::uint16_t port) {
+  Fd name{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  const std::string text = fmt::format("dlock-test-port/{}", port);
+  text.copy(at.sun_path + 1, text.size());
+  if (!bound(name, &at, offsetof(sockaddr_un, sun_path) + 1 + text.size())) return false;
+  const Fd probe{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_port = htons(port);
+  if (!bound(probe, &any, sizeof any)) return false;
+  (void)name.release();
+  return true;
+}
+
+}  // namespace
+
 std::uint16_t free_port() {
-  const Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof a;
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&a), size) != 0 ||
-      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&a), &size) != 0)
-    throw std::runtime_error("no free port");
-  return ntohs(a.sin_port);
+  const Ports all = ports_of_servers();
+  const int count = all.last - all.first + 1;
+  const auto begin = static_cast<int>(std::random_device{}() % static_cast<unsigned>(count));
+  for (int i = 0; i < count; ++i) {
+    const auto port = static_cast<std::uint16_t>(all.first + (begin + i) % count);
+    if (reserve(port)) return port;
+  }
+  throw std::runtime_error("no free port");
 }
 
 void write_file(const std::string& path, std::string_view text) {
