@@ -181,19 +181,26 @@ Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEn
       {lease.owner.hex(), "1", end ? end->text() : ""},
       true,
       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
-  const auto decided = [&](const Votes& v) { return count(v, &Vote::answered) >= m.majority(); };
+  const auto no = [](const Vote& v) { return v.answered() && !v.says_yes(); };
+  const auto enough = [&](const Votes& v) { return count(v, &Vote::answered) >= m.majority(); };
+  // Another grant may have a majority of the masters that have not answered yet.
+  const auto decided = [&](const Votes& v) {
+    return enough(v) && (count(v, &Vote::says_yes) >= m.majority() ||
+                         !m.majority_without(count(v, no)) || count(v, &Vote::open) == 0);
+  };
   TRY(round, insist(same(give_back), decided, a_little));
   const Votes& votes = round.votes;
   for (std::size_t i = 0; i < m.size(); ++i)
     if (!votes[i].sent()) m.nodes()[i].send_or_owe(give_back, m.next_number());
-  if (!decided(votes)) {
+  if (!enough(votes)) {
     unanswered_.add(lease);
     return fail(too_few_answered("release", count(votes, &Vote::answered)));
   }
-  // A majority had it, or may have had it as far as it answered.
-  const std::size_t silent = m.size() - count(votes, &Vote::answered);
-  const bool had =
-      count(votes, &Vote::says_yes) > 0 && count(votes, &Vote::says_yes) + silent >= m.majority();
+  // A majority had it; or may have had it, where masters are silent and its time was not over.
+  const std::size_t yes = count(votes, &Vote::says_yes),
+                    silent = m.size() - count(votes, &Vote::answered);
+  const bool in_force = round.sent < lease.deadline;
+  const bool had = yes > 0 && yes + (in_force ? silent : 0) >= m.majority();
   return unanswered_.answered(lease, had, round.repeated);
 }
 

@@ -17,7 +17,7 @@ inline Settings quick(Duration op_timeout = std::chrono::milliseconds{500},
 }
 
 // Polls until granted, through retryable errors; fails after `bound`.
-inline Lease granted_within(Waiter& w, Duration bound) {
+inline Lease granted_within(Waiter& w, Duration bound = std::chrono::seconds{60}) {
   const Deadline until = later(Clock::now(), bound);
   Error last{Errc::internal, "never polled"};
   while (Clock::now() < until) {

@@ -22,20 +22,20 @@ TEST_CASE("a password that masters refuse is read again from its file") {
   settings.password = "first";
   settings.password_file = file.path();
   auto backend = open_redlock(m.url_of("app@", "127.0.0.1", "?restart_grace=0"), settings);
-  const Lease lease = granted_within(*backend, request(key("k")), 5s);
+  const Lease lease = granted_within(*backend, request(key("k")));
   set_password("second");
   const auto refused = backend->renew(lease, 10s);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == Errc::denied);
   file.write("second");
-  CHECK(kept(renewed_within(*backend, lease, 10s, 5s)));
+  CHECK(kept(renewed_within(*backend, lease, 10s)));
 }
 
 // Each exchange is answered within --op-timeout, two of them are not.
 TEST_CASE("a slow way: after a break the greeting and the request have op-timeout each") {
   RedlockMasters m{{.proxied = true}};
   auto backend = open_redlock(m.proxied_url(), quick(2s, 1s));
-  const Lease lease = granted_within(*backend, request(key("k"), 60s), 5s);
+  const Lease lease = granted_within(*backend, request(key("k"), 60s));
   for (auto& p : m.proxies) {
     p->delay(Proxy::to_client, 1200ms);
     p->cut();

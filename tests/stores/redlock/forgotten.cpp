@@ -20,13 +20,13 @@ TEST_CASE("forgotten: a master in its grace has no vote for free") {
   RedlockMasters m{{.uptime = std::chrono::seconds{3600}}};
   const std::string url = m.url("?prefix=jobs:");
   const Key k = key("k"), other = key("other");
-  auto holder = open_redlock(url, quick());
-  const Lease lease = granted_within(*holder, request(k, 30s), 10s);
+  auto holder = open_redlock(url, patient());
+  const Lease lease = granted_within(*holder, request(k, 30s));
   REQUIRE(has_all_votes(m, *holder, lease, "jobs:k", 30s));
 
   for (const std::size_t i : {0, 1}) restart_wiped(*m.servers[i]);
   {
-    auto b = open_redlock(url, quick());
+    auto b = open_redlock(url, patient());
     const auto seen = b->inspect(k).value();
     REQUIRE((seen.has_value() && seen->holders.size() == 1));
     CHECK(seen->holders[0].token == lease.token);
@@ -38,7 +38,7 @@ TEST_CASE("forgotten: a master in its grace has no vote for free") {
     CHECK(b->revoke(other) == Released::was_not_held);
   }
   restart_wiped(*m.servers[2]);
-  auto b = open_redlock(url, quick());
+  auto b = open_redlock(url, patient());
   const auto seen = b->inspect(k).value();
   REQUIRE(seen.has_value());
   CHECK(seen->holders.empty());

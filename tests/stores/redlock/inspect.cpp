@@ -20,7 +20,7 @@ TEST_CASE("inspect: how many masters agree, and what the others have") {
   auto backend = open_redlock(m.url(), quick(300ms, 300ms));
   const Key k = key("k");
   const Lease l = acquire_or_fail(*backend, request(k, 30s));
-  REQUIRE(eventually(3s, [&] { return votes_of(m, "k", l.owner) == 5; }));
+  REQUIRE(eventually([&] { return votes_of(m, "k", l.owner) == 5; }));
   const auto name = [&](std::size_t i) {
     return fmt::format("127.0.0.1:{}", m.servers[i]->port());
   };
@@ -46,17 +46,17 @@ TEST_CASE("inspect: how many masters agree, and what the others have") {
   CHECK(noted(v, name(3) + ": ? ("));
   m.servers[0]->command({"DEL", "k"});
   m.servers[3]->thaw();
-  CHECK(eventually(3s, [&] {
+  CHECK(eventually([&] {
     const auto now = backend->inspect(k);
     return now && *now && (*now)->holders.empty() && noted(**now, "no majority");
   }));
-  CHECK(lost(renewed_within(*backend, l, 30s, 3s)));
+  CHECK(lost(renewed_within(*backend, l, 30s)));
 }
 
 TEST_CASE("doctor: each master, and masters that are not independent") {
   RedlockMasters m{
       {.config = {"appendonly yes", "appendfsync always", "maxmemory-policy noeviction"}}};
-  auto backend = open_redlock(m.url(""), quick());
+  auto backend = open_redlock(m.url(""), patient());
   auto found = backend->doctor().value();
   const auto about = [&](const std::string& what) {
     for (const Finding& f : found)

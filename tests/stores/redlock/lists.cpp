@@ -21,7 +21,7 @@ const std::string change = "&list_change=yes";
 Result<Progress> one_try(Backend& b, Duration ttl = 30s) {
   return (*b.enqueue(request(key("k"), ttl)))->poll(0s);
 }
-Result<Progress> one_try(const std::string& url) { return one_try(*open_redlock(url, quick())); }
+Result<Progress> one_try(const std::string& url) { return one_try(*open_redlock(url, patient())); }
 
 bool is_granted(const Result<Progress>& p) { return p && std::holds_alternative<Granted>(*p); }
 std::string refused(const Result<Progress>& p) {
@@ -34,11 +34,11 @@ std::string refused(const Result<Progress>& p) {
 // A grant with this list, and its release: then every reachable master knows the list.
 void once(RedlockMasters& m, const std::vector<std::size_t>& masters,
           const std::string& items = "") {
-  auto b = open_redlock(url_of(m, masters, items), quick());
-  const Lease l = granted_within(*b, request(key("k"), 30s), 10s);
-  REQUIRE(kept(renewed_within(*b, l, 30s, 5s)));  // tells masters that a busy machine left out
+  auto b = open_redlock(url_of(m, masters, items), patient());
+  const Lease l = granted_within(*b, request(key("k"), 30s));
+  REQUIRE(kept(renewed_within(*b, l, 30s)));  // tells masters that a busy machine left out
   REQUIRE(b->release(l) == Released::yes);
-  REQUIRE(eventually(3s, [&] {
+  REQUIRE(eventually([&] {
     return std::all_of(masters.begin(), masters.end(),
                        [&](std::size_t i) { return m.value(i, "k").empty(); });
   }));
@@ -60,8 +60,8 @@ TEST_CASE(
   RedlockMasters m;
   once(m, {0, 1, 2});
   m.servers[2]->freeze();
-  auto holder = open_redlock(url_of(m, {0, 1, 2}), quick());
-  const Lease held = granted_within(*holder, request(key("k"), 30s), 5s);
+  auto holder = open_redlock(url_of(m, {0, 1, 2}), patient());
+  const Lease held = granted_within(*holder, request(key("k"), 30s));
   m.servers[2]->thaw();
   // Three of five are free.
   const auto p = one_try(url_of(m, {0, 1, 2, 3, 4}));
@@ -70,7 +70,7 @@ TEST_CASE(
   CHECK(why.find(m.name(0)) != why.npos);
   CHECK(why.find(m.name(4)) != why.npos);
   CHECK(kept(holder->renew(held, 30s)));
-  for (const std::size_t i : {3, 4}) CHECK(eventually(3s, [&] { return m.value(i, "k").empty(); }));
+  for (const std::size_t i : {3, 4}) CHECK(eventually([&] { return m.value(i, "k").empty(); }));
   CHECK(holder->release(held) == Released::yes);
   CHECK_FALSE(refused(one_try(url_of(m, {0, 1, 2, 3, 4}))).empty());  // even when the key is free
   CHECK(is_granted(one_try(url_of(m, {2, 1, 0}))));                   // the order does not matter
@@ -79,8 +79,8 @@ TEST_CASE(
 TEST_CASE("two lists of masters, one or two of three moved: the second is refused") {
   RedlockMasters m;
   once(m, {0, 1, 2});
-  auto holder = open_redlock(url_of(m, {0, 1, 2}), quick());
-  const Lease held = granted_within(*holder, request(key("k"), 30s), 5s);
+  auto holder = open_redlock(url_of(m, {0, 1, 2}), patient());
+  const Lease held = granted_within(*holder, request(key("k"), 30s));
   for (const std::size_t moved : {0, 1, 2}) {
     CHECK_FALSE(refused(one_try(url_of(m, {(moved + 1) % 3, (moved + 2) % 3, 3}))).empty());
     // where the others are a majority
@@ -98,8 +98,8 @@ TEST_CASE("two lists of masters, one or two of three moved: the second is refuse
 TEST_CASE("a late list message after the end of the grant writes nothing") {
   RedlockMasters m;
   once(m, {0, 1, 2});
-  auto holder = open_redlock(url_of(m, {0, 1, 2}), quick());
-  const Lease held = granted_within(*holder, request(key("k"), 30s), 5s);
+  auto holder = open_redlock(url_of(m, {0, 1, 2}), patient());
+  const Lease held = granted_within(*holder, request(key("k"), 30s));
   REQUIRE(holder->release(held) == Released::yes);
   once(m, {0, 1, 2, 3, 4}, change);
   const redlock::Names at{"k"};
@@ -119,20 +119,20 @@ TEST_CASE(
     "the list is changed while a job runs: the change waits for it, then the old list is refused") {
   RedlockMasters m;
   once(m, {0, 1, 2});
-  auto holder = open_redlock(url_of(m, {0, 1, 2}), quick());
+  auto holder = open_redlock(url_of(m, {0, 1, 2}), patient());
   m.servers[0]->freeze();
-  Lease held = granted_within(*holder, request(key("k"), 30s), 5s);  // by two of three
+  Lease held = granted_within(*holder, request(key("k"), 30s));  // by two of three
   m.servers[0]->thaw();
-  auto changer = open_redlock(url_of(m, {0, 1, 2, 3, 4}, change), quick());
+  auto changer = open_redlock(url_of(m, {0, 1, 2, 3, 4}, change), patient());
   auto waiter = *changer->enqueue(request(key("k"), 30s));
   for (int i = 0; i < 3; ++i) {
     const auto p = waiter->poll(0s);
     CHECK_FALSE(is_granted(p));  // though three of five are free
     CHECK((p || retryable(p.error().code)));
-    CHECK(kept(renewed_within(*holder, held, 30s, 5s)));
+    CHECK(kept(renewed_within(*holder, held, 30s)));
   }
   CHECK(holder->release(held) == Released::yes);
-  const Lease changed = granted_within(*waiter, 10s);
+  const Lease changed = granted_within(*waiter);
   CHECK(changed.token > held.token);
   CHECK_FALSE(refused(one_try(*holder)).empty());
   CHECK(changer->release(changed) == Released::yes);
@@ -155,7 +155,7 @@ TEST_CASE("a change of the list needs every master that was kept, and at least h
   CHECK(p.error().message.find(m.name(1)) != std::string::npos);
   m.servers[1]->thaw();
   CHECK(is_granted(one_try(url_of(m, {0, 1, 2}))));  // nothing was changed
-  REQUIRE(open_redlock(url_of(m, {0, 1, 2}), quick())->force_release(key("k"), std::nullopt) ==
+  REQUIRE(open_redlock(url_of(m, {0, 1, 2}), patient())->force_release(key("k"), std::nullopt) ==
           Released::yes);
   CHECK(refused(one_try(url_of(m, {2, 3, 4}, change))).find("keeps 1 of 3") != std::string::npos);
   once(m, {0, 1, 3}, change);
@@ -181,12 +181,12 @@ TEST_CASE(
 TEST_CASE("a handle with another list of masters can be neither renewed nor checked") {
   RedlockMasters m;
   once(m, {0, 1, 2});
-  auto holder = open_redlock(url_of(m, {0, 1, 2}), quick());
-  const Lease held = granted_within(*holder, request(key("k"), 30s), 5s);
+  auto holder = open_redlock(url_of(m, {0, 1, 2}), patient());
+  const Lease held = granted_within(*holder, request(key("k"), 30s));
   const Lease handle{held.key, held.owner};
-  const auto wrong = open_redlock(url_of(m, {1}), quick());
-  CHECK(kept(renewed_within(*holder, held, 30s, 5s)));
-  REQUIRE(eventually(3s, [&] { return votes_of(m, "k", held.owner) == 3; }));
+  const auto wrong = open_redlock(url_of(m, {1}), patient());
+  CHECK(kept(renewed_within(*holder, held, 30s)));
+  REQUIRE(eventually([&] { return votes_of(m, "k", held.owner) == 3; }));
   const auto renewal = wrong->renew(handle, 30s);
   REQUIRE_FALSE(renewal);
   CHECK(renewal.error().code == Errc::usage);
@@ -200,20 +200,20 @@ TEST_CASE("a late forced release removes nothing newer") {
   RedlockMasters m{{.proxied = true}};
   auto admin = open_redlock(m.proxied_url(), quick(2s, 4s));
   auto holder = open_redlock(m.proxied_url(), quick(2s, 4s));
-  const Lease held = granted_within(*holder, request(key("k"), 30s), 5s);
+  const Lease held = granted_within(*holder, request(key("k"), 30s));
   REQUIRE(has_all_votes(m, *holder, held, "k", 30s));
   // At every master, which then knows the script: what was not read in time stays.
-  REQUIRE(eventually(10s, [&] {
+  REQUIRE(eventually([&] {
     return admin->force_release(key("k"), std::nullopt) && votes_of(m, "k", held.owner) == 0;
   }));
-  const Lease next = granted_within(*holder, request(key("k"), 30s), 5s);
+  const Lease next = granted_within(*holder, request(key("k"), 30s));
   REQUIRE(has_all_votes(m, *holder, next, "k", 30s));
   for (auto& p : m.proxies) p->hold(std::string{redlock::scripts::force_release.sha});
   CHECK_FALSE(admin->force_release(key("k"), std::nullopt));  // no answer in time
   for (auto& p : m.proxies) REQUIRE(p->holds_one());
   CHECK(holder->release(next) == Released::yes);
-  const Lease last = granted_within(*holder, request(key("k"), 30s), 5s);
-  REQUIRE(eventually(3s, [&] { return votes_of(m, "k", last.owner) >= 3; }));
+  const Lease last = granted_within(*holder, request(key("k"), 30s));
+  REQUIRE(eventually([&] { return votes_of(m, "k", last.owner) >= 3; }));
   for (auto& p : m.proxies) p->let_go();
-  for (int i = 0; i < 20; ++i) REQUIRE(kept(renewed_within(*holder, last, 30s, 5s)));
+  for (int i = 0; i < 20; ++i) REQUIRE(kept(renewed_within(*holder, last, 30s)));
 }

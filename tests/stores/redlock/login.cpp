@@ -54,9 +54,9 @@ struct TlsMasters {
   std::string items() const { return "?tls=yes&restart_grace=0&tls_ca=" + ours.file(); }
 };
 
-Error refusal(const std::string& url, const Settings& settings = quick()) {
+Error refusal(const std::string& url, const Settings& settings = patient()) {
   auto backend = open_redlock(url, settings);
-  const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
+  const auto p = (*backend->enqueue(request(key("k"), 300s)))->poll(0s);
   REQUIRE_FALSE(p);
   INFO(p.error().message);
   CHECK(p.error().message.find("canary") == std::string::npos);
@@ -82,17 +82,35 @@ std::string finding_about(Backend& b, const std::string& master) {
 void grants_and_tells(const std::string& url, const Settings& settings, const std::string& odd,
                       const std::string& why) {
   auto backend = open_redlock(url, settings), other = open_redlock(url, settings);
-  const Lease l = granted_within(*backend, request(key("k")), 5s);
-  CHECK(kept(backend->renew(l, 10s)));
+  const Lease l = granted_within(*backend, request(key("k"), 300s));
   CHECK(other->check(key("k"), l.token) == Validity::valid);
-  const std::string note = note_about(*other, odd), finding = finding_about(*other, odd);
+  // Masters that a busy machine left out at first take part after a renewal.
+  std::string note, finding;
+  CHECK(eventually([&] {
+    CHECK(kept(backend->renew(l, 300s)));
+    note = note_about(*other, odd);
+    return note.find("?") != note.npos && note.find(why) != note.npos &&
+           (**other->inspect(key("k"))).notes.front() == "4/5 nodes agree";
+  }));
+  finding = finding_about(*other, odd);
   INFO(note << "\n" << finding);
-  CHECK((note.find("?") != note.npos && note.find(why) != note.npos));
   CHECK(finding.find(why) != finding.npos);
   CHECK((note + finding).find("canary") == std::string::npos);
-  CHECK(note_about(*other, odd) != "nothing");
-  CHECK((**other->inspect(key("k"))).notes.front() == "4/5 nodes agree");
   CHECK(backend->release(l) == Released::yes);
+}
+
+// Whether a release wakes a waiter, at one of ten: it may look by itself at that very moment.
+bool is_woken(Backend& holder, Backend& other) {
+  for (int i = 0; i < 10; ++i) {
+    const Lease held = granted_within(holder, request(key("k"), 300s));
+    const auto waiter = *other.enqueue(request(key("k"), 300s));
+    REQUIRE(std::holds_alternative<Waiting>(answer_of(*waiter, 100ms)));
+    const auto before = other.counters().wakeups;
+    REQUIRE(holder.release(held) == Released::yes);
+    REQUIRE(other.release(granted_within(*waiter)) == Released::yes);
+    if (other.counters().wakeups > before) return true;
+  }
+  return false;
 }
 
 int status_of(const std::string& command) { return WEXITSTATUS(std::system(command.c_str())); }
@@ -104,17 +122,17 @@ TEST_CASE(
     "each master") {
   RedlockMasters m{{.config = {"maxmemory-policy noeviction"}}};
   for (auto& s : m.servers) set_user(*s, documented());
-  Settings apart = quick();
+  Settings apart = patient();
   apart.password = secret;
   auto one = open_redlock(m.url_of("dlock@", "127.0.0.1", "?restart_grace=0&prefix=jobs:"), apart);
   auto two = open_redlock(
       m.url_of(fmt::format("dlock:{}@", secret), "127.0.0.1", "?restart_grace=0&prefix=jobs:"),
-      quick());
-  const Lease held = granted_within(*one, request(key("k")), 5s);
-  auto waiter = *two->enqueue(request(key("k")));
-  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
-  CHECK(kept(one->renew(held, 10s)));
-  REQUIRE(eventually(3s, [&] {
+      patient());
+  const Lease held = granted_within(*one, request(key("k"), 300s));
+  auto waiter = *two->enqueue(request(key("k"), 300s));
+  REQUIRE(std::holds_alternative<Waiting>(answer_of(*waiter)));
+  CHECK(kept(one->renew(held, 300s)));
+  REQUIRE(eventually([&] {
     std::size_t there = 0;
     for (std::size_t i = 0; i < m.size(); ++i)
       there += m.value(i, "jobs:k").starts_with(held.owner.hex());
@@ -122,14 +140,14 @@ TEST_CASE(
   }));
   m.servers[3]->command({"DEL", "jobs:k"});
   // taken again
-  CHECK(
-      eventually(3s, [&] { return kept(one->renew(held, 10s)) && !m.value(3, "jobs:k").empty(); }));
+  CHECK(eventually([&] { return kept(one->renew(held, 300s)) && !m.value(3, "jobs:k").empty(); }));
   CHECK(list(*two).value().size() == 1);
   CHECK(two->force_release(key("other"), 1) == Released::was_not_held);
-  const auto released = Clock::now();
   CHECK(one->release(held) == Released::yes);
-  CHECK(granted_within(*waiter, 5s).token > held.token);
-  CHECK(Clock::now() - released < 500ms);  // woken
+  const Lease next = granted_within(*waiter);
+  CHECK(next.token > held.token);
+  CHECK(two->release(next) == Released::yes);
+  CHECK(is_woken(*one, *two));
   const auto found = one->doctor();
   REQUIRE(found);
   for (const Finding& f : *found) {
@@ -141,7 +159,7 @@ TEST_CASE(
 TEST_CASE("a wrong password at all or at most masters is denied at once, and exits as with redis") {
   RedlockMasters m;
   for (auto& s : m.servers) set_user(*s, documented());
-  Settings settings = quick(2s, 2s);
+  Settings settings = patient();
   const std::string as_dlock = m.url_of("dlock@", "127.0.0.1", "?restart_grace=0&prefix=jobs:");
   settings.password = "wrong-canary";
   CHECK(refusal(as_dlock, settings).code == Errc::denied);
@@ -153,7 +171,7 @@ TEST_CASE("a wrong password at all or at most masters is denied at once, and exi
   const auto inspected = backend->inspect(key("k"));
   REQUIRE_FALSE(inspected);
   CHECK(inspected.error().code == Errc::denied);
-  CHECK(Clock::now() - began < 1s);  // no retries
+  CHECK(Clock::now() - began < long_enough / 2);  // no retries until the end of its time
 
   const std::string redis = fmt::format("{}?restart_grace=0&prefix=jobs:", m.servers[0]->url());
   for (const char* verb : {"run -n --key jobs:k -b '{}' -- true", "inspect k -b '{}'",
@@ -175,7 +193,7 @@ TEST_CASE("another password at one of five masters: granted by the others, and r
     REQUIRE(m.servers[i]->command({"CONFIG", "SET", "requirepass", to}).text == "OK");
   };
   for (std::size_t i = 0; i < m.size(); ++i) set_password(i, i == 2 ? "another-canary" : secret);
-  Settings settings = quick(500ms, 500ms);
+  Settings settings = patient();
   settings.password = secret;
   grants_and_tells(m.url(), settings, m.name(2), "WRONGPASS");
   // With two more unreachable there is no majority. That is no denial: they may come back.
@@ -196,30 +214,30 @@ TEST_CASE(
   for (auto& s : m.servers) set_user(*s, documented());
   auto backend = open_redlock(
       m.url_of(fmt::format("dlock:{}@", secret), "127.0.0.1", "?restart_grace=0&prefix=jobs:"),
-      quick());
-  const Lease l = granted_within(*backend, request(key("k"), 30s), 5s);
-  REQUIRE(kept(backend->renew(l, 30s)));
+      patient());
+  const Lease l = granted_within(*backend, request(key("k"), 300s));
+  REQUIRE(kept(backend->renew(l, 300s)));
   m.servers[4]->command({"ACL", "SETUSER", "dlock", "-evalsha", "-eval"});
-  for (int i = 0; i < 3; ++i) CHECK(kept(backend->renew(l, 30s)));
+  for (int i = 0; i < 3; ++i) CHECK(kept(backend->renew(l, 300s)));
   for (const std::size_t i : {0, 2})
     m.servers[i]->command({"ACL", "SETUSER", "dlock", "-evalsha", "-eval"});
-  const auto renewal = backend->renew(l, 30s);
+  const auto renewal = backend->renew(l, 300s);
   REQUIRE_FALSE(renewal);  // not lost: the deadline stays
   INFO(renewal.error().message);
   CHECK(renewal.error().message.find("canary") == std::string::npos);
   for (const std::size_t i : {0, 2})
     m.servers[i]->command({"ACL", "SETUSER", "dlock", "+evalsha", "+eval"});
-  CHECK(kept(renewed_within(*backend, l, 30s, 5s)));
+  CHECK(kept(renewed_within(*backend, l, 300s)));
 }
 
 TEST_CASE(
-    "a certificate of another authority, or of another host, at one of five masters: granted by "
-    "the others, and reported") {
+    "a certificate of another authority or host at one of five masters: granted by the others, and "
+    "reported") {
   const TlsMasters t;
   for (const bool authority : {true, false}) {
     CAPTURE(authority);
     const auto m = t.masters({3}, authority);
-    grants_and_tells(m->url_of("", "localhost", t.items()), quick(), m->name(3, "localhost"),
+    grants_and_tells(m->url_of("", "localhost", t.items()), patient(), m->name(3, "localhost"),
                      authority ? "certificate refused" : "hostname mismatch");
   }
   const auto most = t.masters({1, 3, 4});

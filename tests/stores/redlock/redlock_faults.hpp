@@ -16,14 +16,35 @@ using namespace std::chrono_literals;
 
 inline Key key(const char* text) { return *Key::parse(text); }
 
-inline Lease granted_within(Backend& b, const Request& r, Duration bound) {
+// What is no promise ends in this time on any machine.
+constexpr Duration long_enough = 60s;
+
+// Where it makes no difference how long a silent master is waited for: a busy one answers in time.
+inline Settings patient() { return quick(long_enough, long_enough); }
+
+// An attempt waits 200 ms for a master, at most: on a busy machine it may go unanswered, and is
+// then repeated.
+inline Progress answer_of(Waiter& w, Duration slice = 0s) {
+  auto p = w.poll(slice);
+  for (const Deadline until = later(Clock::now(), long_enough); !p && Clock::now() < until;
+       ::usleep(20'000)) {
+    REQUIRE(retryable(p.error().code));
+    p = w.poll(slice);
+  }
+  INFO((p ? "" : p.error().message));
+  REQUIRE(p);
+  return std::move(*p);
+}
+inline Progress answer_of(Backend& b, const Request& r) { return answer_of(**b.enqueue(r)); }
+
+inline Lease granted_within(Backend& b, const Request& r, Duration bound = long_enough) {
   const auto waiter = *b.enqueue(r);
   return granted_within(*waiter, bound);
 }
 
 // The first renewal with an answer, after those of unknown outcome.
 inline Result<Renewal> renewed_within(Backend& b, const Lease& lease, Duration ttl,
-                                      Duration bound) {
+                                      Duration bound = long_enough) {
   Result<Renewal> r = b.renew(lease, ttl);
   for (const Deadline until = later(Clock::now(), bound); !r && Clock::now() < until;
        ::usleep(10'000))
@@ -59,7 +80,7 @@ inline void restart_wiped(RedisServer& s) {
   s.start();
 }
 
-inline bool eventually(Duration bound, const std::function<bool()>& so) {
+inline bool eventually(const std::function<bool()>& so, Duration bound = long_enough) {
   for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(2000))
     if (so()) return true;
   return so();
@@ -68,7 +89,7 @@ inline bool eventually(Duration bound, const std::function<bool()>& so) {
 // A master that was slow to connect has no vote at first; renewals take it.
 inline bool has_all_votes(RedlockMasters& m, Backend& b, const Lease& l, const char* name,
                           Duration ttl) {
-  return eventually(10s, [&] {
+  return eventually([&] {
     return votes_of(m, name, l.owner) == m.size() ||
            (b.renew(l, ttl) && votes_of(m, name, l.owner) == m.size());
   });
@@ -77,10 +98,10 @@ inline bool has_all_votes(RedlockMasters& m, Backend& b, const Lease& l, const c
 // So that the next confirmation is an EVALSHA at every master, and no earlier message comes behind
 // this: not even at one that was left out at first.
 inline void warm_up(RedlockMasters& m, Backend& b, const char* name = "warm") {
-  const Lease warm = granted_within(b, request(key(name), 30s), 5s);
-  REQUIRE(has_all_votes(m, b, warm, name, 30s));
+  const Lease warm = granted_within(b, request(key(name), 300s));
+  REQUIRE(has_all_votes(m, b, warm, name, 300s));
   REQUIRE(b.release(warm) == Released::yes);
-  REQUIRE(eventually(10s, [&] { return votes_of(m, name, warm.owner) == 0; }));
+  REQUIRE(eventually([&] { return votes_of(m, name, warm.owner) == 0; }));
   const redis::Script& confirm = redlock::scripts::confirm;
   for (auto& s : m.servers)
     REQUIRE(s->command({"SCRIPT", "LOAD", confirm.text}).text == confirm.sha);

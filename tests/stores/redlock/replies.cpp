@@ -12,8 +12,8 @@ namespace {
 
 // So that EVALSHA finds every script, and a lost reply belongs to the intended phase.
 void warm(RedlockMasters& m) {
-  auto b = open_redlock(m.url(), quick());
-  const Lease l = granted_within(*b, request(key("warm")), 5s);
+  auto b = open_redlock(m.url(), patient());
+  const Lease l = granted_within(*b, request(key("warm")));
   REQUIRE(kept(b->renew(l, 10s)));
   REQUIRE(b->inspect(key("warm")));
   REQUIRE(b->release(l) == Released::yes);
@@ -37,28 +37,28 @@ TEST_CASE(
       for (const std::size_t losses : {2U, 3U, 5U}) {
         CAPTURE(step.what, quietly, losses);
         auto one = open_redlock(m.proxied_url(), quick(200ms, 300ms)),
-             two = open_redlock(m.proxied_url(), quick());
+             two = open_redlock(m.proxied_url(), patient());
         const Key k = key("k");
         FencingToken newest = 0;
         if (const auto seen = two->inspect(k).value()) newest = seen->fence;
         std::optional<Lease> lease;
         if (std::string_view{step.what} == "renewal" || std::string_view{step.what} == "release")
-          lease = granted_within(*one, request(k, 3s), 5s);
+          lease = granted_within(*one, request(k, 3s));
         for (std::size_t i = 0; i < losses; ++i)
           m.proxies[i]->lose_reply(std::string{step.script.sha}, quietly);
-        if (!lease) lease = granted_within(*one, request(k, 3s), 10s);
+        if (!lease) lease = granted_within(*one, request(k, 3s));
         CHECK(lease->token > newest);
         CHECK(Clock::now() < lease->deadline);
-        CHECK(kept(renewed_within(*one, *lease, 3s, 3s)));
+        CHECK(kept(renewed_within(*one, *lease, 3s)));
         CHECK(two->check(k, lease->token) == Validity::valid);
         Result<Released> released = one->release(*lease);
         for (int i = 0; i < 20 && !released; ++i) released = one->release(*lease);
         CHECK(released == Released::yes);
         // Nothing remains that blocks the next contender; leftovers end by their ttl.
-        const Lease next = granted_within(*two, request(k, 3s), 5s);
+        const Lease next = granted_within(*two, request(k, 3s));
         CHECK(next.token > lease->token);
         CHECK(two->release(next) == Released::yes);
-        CHECK(eventually(4s, [&] {
+        CHECK(eventually([&] {
           std::size_t left = 0;
           for (std::size_t i = 0; i < m.size(); ++i) left += !m.value(i, "k").empty();
           return left == 0;
@@ -77,17 +77,17 @@ TEST_CASE("an attempt that no majority answered leaves nothing behind") {
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::timed_out);
   // It was carried out everywhere, and so was the undo that followed on the same connections.
-  CHECK(eventually(3s, [&] {
+  CHECK(eventually([&] {
     std::size_t left = 0;
     for (std::size_t i = 0; i < m.size(); ++i) left += !m.value(i, "k").empty();
     return left == 0;
   }));
-  CHECK(granted_within(*open_redlock(m.url(), quick()), request(key("k")), 3s).token > 0);
+  CHECK(granted_within(*open_redlock(m.url(), patient()), request(key("k"))).token > 0);
 }
 
 TEST_CASE("each attempt has its own owner: late copies of an undo affect no later attempt") {
   RedlockMasters m;
-  auto backend = open_redlock(m.url(), quick()), other = open_redlock(m.url(), quick());
+  auto backend = open_redlock(m.url(), patient()), other = open_redlock(m.url(), patient());
   const auto late_copy = [&](const std::string& vote) {  // of script release, at each master
     std::size_t deleted = 0;
     const redlock::Names at{"k"};
@@ -97,7 +97,7 @@ TEST_CASE("each attempt has its own owner: late copies of an undo affect no late
                      .number_at(2) == 1;
     return deleted;
   };
-  const Lease held = granted_within(*backend, request(key("k"), 20s), 5s);
+  const Lease held = granted_within(*backend, request(key("k"), 20s));
   REQUIRE(has_all_votes(m, *backend, held, "k", 20s));
   const Request waiting = request(key("k"), 20s);
   // so that a try gets votes, and has to release them
@@ -113,13 +113,13 @@ TEST_CASE("each attempt has its own owner: late copies of an undo affect no late
       if (std::count(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(from), '|') == 2)
         tried.push_back(seen.substr(from, to - from));
     }
-    CHECK(eventually(1s, [&] { return m.value(0, "k").empty(); }));
+    CHECK(eventually([&] { return m.value(0, "k").empty(); }));
   }
   REQUIRE(tried.size() == 3);
   CHECK(tried[0] == waiting.owner.hex());
   CHECK((tried[0] != tried[1] && tried[1] != tried[2] && tried[0] != tried[2]));
   CHECK(backend->release(held) == Released::yes);
-  const Lease next = granted_within(*waiter, 5s);
+  const Lease next = granted_within(*waiter);
   CHECK(std::find(tried.begin(), tried.end(), next.owner.hex()) == tried.end());
   REQUIRE(has_all_votes(m, *other, next, "k", 20s));
   for (const auto& vote : tried) CHECK(late_copy(vote) == 0);
@@ -131,9 +131,9 @@ TEST_CASE(
     "a handle names one attempt: votes left by an earlier one at a minority are not taken for the "
     "grant") {
   RedlockMasters m;
-  auto holder = open_redlock(m.url(), quick()), backend = open_redlock(m.url(), quick());
+  auto holder = open_redlock(m.url(), patient()), backend = open_redlock(m.url(), patient());
   const Request r = request(key("k"), 20s);
-  const Lease before = granted_within(*holder, request(key("k"), 20s), 5s);
+  const Lease before = granted_within(*holder, request(key("k"), 20s));
   auto waiter = *backend->enqueue(r);
   // the first attempt, which was undone
   REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
@@ -149,16 +149,16 @@ TEST_CASE(
     };
     const std::string first = r.owner.hex();
     const std::string list = redlock::list_text(
-        redlock::parse_options(*Url::parse(m.url()), redlock::recipes[0], quick()).value());
-    REQUIRE(eventually(3s, [&] { return m.value(i, "k").empty(); }));
+        redlock::parse_options(*Url::parse(m.url()), redlock::recipes[0], patient()).value());
+    REQUIRE(eventually([&] { return m.value(i, "k").empty(); }));
     REQUIRE(eval(redlock::scripts::acquire, {first, "20000", "", list, "0"}).text_at(2) ==
             "granted");
     REQUIRE(eval(redlock::scripts::confirm, {first, std::to_string(wall_micros() + 60'000'000)})
                 .number_at(2) == 1);
   }
-  const Lease l = granted_within(*waiter, 5s);
+  const Lease l = granted_within(*waiter);
   REQUIRE(votes_of(m, "k", l.owner) >= 3);
-  const auto elsewhere = [&] { return open_redlock(m.url(), quick()); };
+  const auto elsewhere = [&] { return open_redlock(m.url(), patient()); };
   const Lease handle{l.key, l.owner};  // all that a handle contains
   CHECK(kept(elsewhere()->renew(handle, 30s)));
   CHECK(elsewhere()->check(l.key, l.owner) == Validity::valid);
@@ -172,7 +172,7 @@ TEST_CASE(
 
 TEST_CASE("other clients of the algorithm: excluded both ways, shown, waited for") {
   RedlockMasters m;
-  auto backend = open_redlock(m.url(), quick());
+  auto backend = open_redlock(m.url(), patient());
   const Key k = key("shared name");
   const auto theirs = [&](std::size_t i) {
     return m.servers[i]->command(
@@ -186,12 +186,12 @@ TEST_CASE("other clients of the algorithm: excluded both ways, shown, waited for
   CHECK(std::get<Waiting>(p).holder->id == "01234567");
   CHECK(std::get<Waiting>(p).holder->token == 0);
   for (std::size_t i = 3; i < 5; ++i)
-    CHECK(eventually(1s, [&] { return m.value(i, "shared name").empty(); }));  // ours were released
+    CHECK(eventually([&] { return m.value(i, "shared name").empty(); }));  // ours were released
   const auto seen = backend->inspect(k).value();
   REQUIRE(seen);
   CHECK(seen->holders.size() == 1);
   CHECK(seen->notes.front() == "3/5 nodes agree");
-  const Lease l = granted_within(*backend, request(k, 20s), 10s);
+  const Lease l = granted_within(*backend, request(k, 20s));
   CHECK(Clock::now() - began > 1300ms);
   REQUIRE(votes_of(m, "shared name", l.owner) >= 3);
   std::size_t refused = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A slow or hanging master costs little, and takes part once it answers.
 #include <poll.h>
-#include <algorithm>
 #include "redlock_faults.hpp"
 
 using namespace dlock;
@@ -9,88 +8,78 @@ using namespace dlock::test;
 
 namespace {
 
-// The time that a whole run spends on the store: connections, a grant and its release. The best of
-// several, since the machine may be busy.
-Clock::duration best_of(const std::string& url, int times) {
-  auto best = Clock::duration::max();
-  for (int i = 0; i < times; ++i) {
-    const auto began = Clock::now();
+// Whether a whole run (connections, a grant and its release) ends at once, at one of many tries on a
+// busy machine. What waits for a master does so each time, and that long.
+bool runs_at_once(const std::string& url) {
+  return eventually([&] {
+    const Deadline began = Clock::now();
     auto b = open_redlock(url);
-    const Lease l = granted_within(*b, request(key("k"), 30s), 20s);
+    const Lease l = granted_within(*b, request(key("k"), 300s));
     CHECK(b->release(l) == Released::yes);
-    best = std::min(best, Clock::now() - began);
-  }
-  return best;
+    return Clock::now() - began < redlock::node_patience(300s);
+  });
 }
-
-double ms(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 
 }  // namespace
 
 TEST_CASE("one of five masters hangs: a run does not wait for it") {
   RedlockMasters m{{.proxied = true}};
-  const auto all = best_of(m.proxied_url(), 12);
   m.servers[3]->freeze();
-  const auto hung = best_of(m.proxied_url(), 12);
+  CHECK(runs_at_once(m.proxied_url()));
   m.servers[3]->thaw();
-  m.proxies[3]->blackhole(true);
-  const auto hole = best_of(m.proxied_url(), 12);
-  WARN(fmt::format(
-      "all answer: {:.1f} ms; one is frozen: {:.1f} ms; one accepts and is silent: {:.1f} ms",
-      ms(all), ms(hung), ms(hole)));
-  // It once took 200 ms more, however fast the others were.
-  CHECK(hung < all * 4 + 40ms);
-  CHECK(hole < all * 4 + 40ms);
+  m.proxies[3]->blackhole(true);  // accepts, and is silent
+  CHECK(runs_at_once(m.proxied_url()));
 }
 
 TEST_CASE("a slow master takes part as soon as it answers") {
   RedlockMasters m{{.proxied = true}};
   m.proxies[2]->stall(Proxy::to_client, true);
-  auto holder = open_redlock(m.proxied_url(), quick(5s, 5s));
-  const Lease held = granted_within(*holder, request(key("k"), 30s), 5s);
+  auto holder = open_redlock(m.proxied_url(), patient());  // nothing ends before it answers
+  const Lease held = granted_within(*holder, request(key("k"), 300s));
   // The other four have theirs: one that a busy machine left out would be heard of, too.
   const auto four = [&] { return votes_of(m, "k", held.owner) == 4; };
-  CHECK(eventually(10s, [&] { return four() || (kept(holder->renew(held, 30s)) && four()); }));
+  CHECK(eventually([&] { return four() || (kept(holder->renew(held, 300s)) && four()); }));
   CHECK(m.value(2, "k").empty());
   const int fd = holder->health().outage_fd;
   REQUIRE(fd >= 0);
   pollfd p{fd, POLLIN, 0};
-  CHECK(::poll(&p, 1, 0) == 0);
+  const auto calm = [&] {
+    p.revents = 0;
+    if (::poll(&p, 1, 0) == 0) return true;
+    CHECK(kept(holder->renew(held, 300s)));
+    return false;
+  };
+  CHECK(eventually(calm));
   m.proxies[2]->stall(Proxy::to_client, false);
   // As the keeper does: renew early when the descriptor is readable, and only then.
   int renewals = 0;
-  CHECK(eventually(10s, [&] {
+  CHECK(eventually([&] {
     p.revents = 0;
     if (::poll(&p, 1, 0) > 0) {
       ++renewals;
-      CHECK(kept(holder->renew(held, 30s)));
+      CHECK(kept(holder->renew(held, 300s)));
     }
     return !m.value(2, "k").empty();
   }));
   CHECK(renewals <= 5);
-  CHECK(eventually(5s, [&] {
-    p.revents = 0;
-    if (::poll(&p, 1, 0) == 0) return true;
-    CHECK(kept(holder->renew(held, 30s)));
-    return false;
-  }));
+  CHECK(eventually(calm));
   // A broken connection makes it readable, too.
   m.proxies[4]->cut();
-  CHECK(::poll(&p, 1, 5000) == 1);
-  CHECK(kept(renewed_within(*holder, held, 30s, 5s)));
-  CHECK(eventually(10s, [&] {
-    CHECK(kept(holder->renew(held, 30s)));
+  CHECK(::poll(&p, 1, static_cast<int>(long_enough / 1ms)) == 1);
+  CHECK(kept(renewed_within(*holder, held, 300s)));
+  CHECK(eventually([&] {
+    CHECK(kept(holder->renew(held, 300s)));
     return ::poll(&p, 1, 0) == 0;
   }));
 }
 
 TEST_CASE("masters that all answer too late are asked less and less often") {
   RedlockMasters m{{.proxied = true}};
-  auto backend = open_redlock(m.proxied_url(), quick(4s, 4s));
-  const Lease warm = granted_within(*backend, request(key("k"), 30s), 5s);
+  auto backend = open_redlock(m.proxied_url(), patient());
+  const Lease warm = granted_within(*backend, request(key("k"), 300s));
   CHECK(backend->release(warm) == Released::yes);
-  for (auto& p : m.proxies) p->delay(Proxy::to_client, 400ms);  // a try waits for 200 ms
-  const auto w = *backend->enqueue(request(key("k"), 30s));
+  for (auto& p : m.proxies) p->delay(Proxy::to_client, 3s);  // a try waits for 200 ms
+  const auto w = *backend->enqueue(request(key("k"), 300s));
   const auto before = backend->counters().requests;
   for (const Deadline until = later(Clock::now(), 6s); Clock::now() < until;)
     CHECK_FALSE(w->poll(100ms));  // an error, also in a pause: what was known is no answer
@@ -98,6 +87,6 @@ TEST_CASE("masters that all answer too late are asked less and less often") {
   // the pace of the first pause it would be 17.
   CHECK(backend->counters().requests - before <= 80);
   for (auto& p : m.proxies) p->delay(Proxy::to_client, 0s);
-  const Lease l = granted_within(*w, 30s);
+  const Lease l = granted_within(*w);
   CHECK(backend->release(l) == Released::yes);
 }
