@@ -79,6 +79,20 @@ std::vector<std::pair<std::string, std::string>> environment(const Machine& m) {
           {"ASAN_OPTIONS", "verify_asan_link_order=0"}};
 }
 
+// Of the promised 250 ms the store has this for its last answer. On a busy machine that may take
+// longer, and the wait rightly ends without.
+constexpr double time_to_answer = 0.2;
+bool judged = false;
+
+// A whole client takes half of that.
+bool answers_at_once(const Place& at) {
+  const double began = boot_now();
+  const std::string inspect =
+      fmt::format("'{}' inspect k -b '{}' >/dev/null 2>&1", std::getenv("DLOCK"), at.url);
+  (void)!std::system(inspect.c_str());
+  return boot_now() - began < time_to_answer / 2;
+}
+
 void suspend(const Place& at) {
   const std::string& name = at.name;
   {
@@ -92,20 +106,39 @@ void suspend(const Place& at) {
       check(boot_now() - woke < 1 + promised + load,
             fmt::format("{}: renewed {:.1f} s late", name, boot_now() - woke));
     }
-    Machine other;
-    Run waiter(at.url, {"-q", "-w", "1000"}, {"true"}, environment(other));
-    waiter.event("waiting");
-    const double woke = boot_now();
-    other.suspend(std::chrono::seconds{1000});
-    // Timers that count suspend fire when the machine wakes; the shim moves the clock alone.
-    waiter.signal(SIGCONT);
-    const std::string how = waiter.end();
-    check(how == "exit 75",
-          fmt::format("{}: a wait that ended in suspend: {}: {}", name, how, waiter.said()));
-    check(waiter.ended - woke < 1 + promised + load,
-          fmt::format("{}: ended {:.1f} s late", name, waiter.ended - woke));
-    fmt::print("{:10}  the wait ended {:.0f} ms after the machine woke\n", name,
-               (waiter.ended - woke) * 1000);
+    // Until a wait ends busy. One that used up its 200 ms counts where the store was quick around it.
+    int tries = 0, counted = 0;
+    std::string how;
+    double woke = 0, ended = 0;
+    for (bool again = true; again && counted < 3 && tries < 10; ++tries) {
+      const bool quick = answers_at_once(at);
+      Machine other;
+      Run waiter(at.url, {"-q", "-w", "1000"}, {"true"}, environment(other));
+      waiter.event("waiting");
+      woke = boot_now();
+      other.suspend(std::chrono::seconds{1000});
+      // Timers that count suspend fire when the machine wakes; the shim moves the clock alone.
+      waiter.signal(SIGCONT);
+      how = waiter.end();
+      ended = waiter.ended;
+      again = how == "exit 69" && ended - woke >= time_to_answer;
+      if (how != "exit 75") how += ": " + waiter.said();
+      counted += again && quick && answers_at_once(at);
+      check(ended - woke < 1 + promised + load,
+            fmt::format("{}: ended {:.1f} s late", name, ended - woke));
+      if (again) continue;
+      check(how == "exit 75", fmt::format("{}: a wait that ended in suspend: {}", name, how));
+    }
+    check(counted < 3, fmt::format("{}: {} of {} waits that ended in suspend, while the store "
+                                   "answered at once: {}",
+                                   name, counted, tries, how));
+    if (how != "exit 75")
+      fmt::print("{:10}  not judged: in {} waits, of which {} count, the store took longer\n", name,
+                 tries, counted);
+    else
+      fmt::print("{:10}  wait {} ended {:.0f} ms after the machine woke\n", name, tries,
+                 (ended - woke) * 1000);
+    judged |= how == "exit 75" || counted == 3;
     holder.signal(SIGTERM);
     (void)holder.end();
   }
@@ -140,6 +173,6 @@ int main(int argc, char** argv) {
     else if (what == "abandoned") abandoned(at);
     else give_up("no such part: " + what);
   }
-  if (!any) return skipped;
-  return broken ? 1 : 0;
+  if (broken) return 1;
+  return any && (judged || what != "suspend") ? 0 : skipped;
 }
