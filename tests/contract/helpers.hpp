@@ -71,9 +71,12 @@ inline Request detached(Request r, Duration ttl) {
 
 // One poll; an Error is thrown as text, so that it can be used on any thread.
 inline Progress step(Waiter& w, Duration slice) {
-  auto answer = w.poll(slice);
-  if (!answer) throw std::runtime_error(answer.error().message);
-  return std::move(*answer);
+  for (const Deadline end = later(Clock::now(), patient);; ::usleep(20'000)) {
+    auto answer = w.poll(slice);
+    if (answer) return std::move(*answer);
+    if (!subject().tries_go_unanswered || !retryable(answer.error().code) || Clock::now() >= end)
+      throw std::runtime_error(answer.error().message);
+  }
 }
 
 // Polls until granted; throws after `patient`.

@@ -69,7 +69,8 @@ CONTRACT_CASE("last run: a late release does not replace that of a newer grant")
   need_it();
   const auto one = store.open({}), two = store.open({});
   const Granted a = take(*one, request("k"));
-  (void)two->force_release(key("k"), a.lease.token).value();
+  // of Redlock a call removes what is read in time
+  while (two->force_release(key("k"), a.lease.token).value() == Released::yes) ::usleep(1000);
   const Granted b = take(*two, request("k"));
   CHECK(one->release(a.lease, RunEnd{false, 1}).value() == Released::was_not_held);
   CHECK_FALSE(last_of(*two));

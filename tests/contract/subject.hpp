@@ -37,6 +37,8 @@ struct Subject {
   bool real_time = false;
   // of a lease that ends in real time
   Duration shortest_ttl{400'000};
+  // a try on a busy machine may end without an answer; a poll is then repeated
+  bool tries_go_unanswered = false;
 };
 
 void add(Subject);

@@ -17,7 +17,9 @@ const bool redlock_added = [] {
            },
        // each undone attempt is followed by one with a new owner
        .owner_across_backends = false,
-       .shortest_ttl = std::chrono::seconds{4}});  // a master has a twentieth of it to answer
+       // a master has a twentieth of the ttl to answer, and 200 ms at most
+       .shortest_ttl = std::chrono::seconds{4},
+       .tries_go_unanswered = true});
   return true;
 }();
 
