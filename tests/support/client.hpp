@@ -11,7 +11,7 @@ namespace dlock::test {
 std::unique_ptr<Backend> open_backend(const BackendFactory&, const std::string& url,
                                       const Settings&, std::string_view recipe);
 Request request(const Key& key, Duration ttl = std::chrono::seconds{10});
-Lease acquire_or_fail(Backend&, const Request&);  // granted at once
+Lease acquire_or_fail(Backend&, const Request&);  // granted by the first answer
 void release_or_fail(Backend&, const Lease&);
 
 }  // namespace dlock::test

@@ -16,6 +16,23 @@ inline Settings quick(Duration op_timeout = std::chrono::milliseconds{500},
   return s;
 }
 
+// Looks until it is true, or `bound` has passed.
+template <class Condition>
+bool becomes(Condition condition, Duration bound = std::chrono::seconds{60}) {
+  for (const Deadline end = later(Clock::now(), bound); Clock::now() < end; ::usleep(1000))
+    if (condition()) return true;
+  return false;
+}
+// Polls once; again while that is not answered, as by a server on a busy machine.
+inline bool waits(Waiter& w, Duration slice = std::chrono::milliseconds{20}) {
+  Result<Progress> p = w.poll(slice);
+  for (const Deadline end = later(Clock::now(), std::chrono::seconds{30});
+       !p && retryable(p.error().code) && Clock::now() < end; p = w.poll(slice))
+    ::usleep(20'000);
+  if (!p) FAIL(p.error().message);
+  return std::holds_alternative<Waiting>(*p);
+}
+
 // Polls until granted, through retryable errors; fails after `bound`.
 inline Lease granted_within(Waiter& w, Duration bound = std::chrono::seconds{60}) {
   const Deadline until = later(Clock::now(), bound);

@@ -33,13 +33,13 @@ RawZookeeper::RawZookeeper(const std::string& url, Duration timeout) {
   if (!options) throw std::runtime_error(options.error().message);
   options_ = std::move(*options);
   session_ = std::make_unique<Session>(options_, timeout);
-  if (const auto ok = session_->connect(Clock::now() + 10s); !ok)
+  if (const auto ok = session_->connect(Clock::now() + 60s); !ok)
     throw std::runtime_error(ok.error().message);
 }
 
 namespace {
 const zookeeper::Reply& answer(Session& s, const Session::Call& call) {
-  if (!s.finish({&call}, Clock::now() + 10s)) throw std::runtime_error("no answer");
+  if (!s.finish({&call}, Clock::now() + 60s)) throw std::runtime_error("no answer");
   return call.reply();
 }
 }  // namespace

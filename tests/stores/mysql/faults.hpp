@@ -54,6 +54,12 @@ inline const auto open_recipe = [](const std::string& url, const Settings& setti
 inline std::string count_sessions(Database& db) {
   return db.value("SELECT COUNT(*) FROM information_schema.processlist WHERE DB=DATABASE()");
 }
+// Whether a waiter sleeps in the server.
+inline bool one_sleeps(Database& db) {
+  return db.value(
+             "SELECT COUNT(*) FROM information_schema.processlist WHERE DB=DATABASE() AND "
+             "STATE='User lock'") == "1";
+}
 // A prepared statement is held with its values alone.
 inline const char* release_of_k(int grants) { return grants < 2 ? "UPDATE dlock_lock" : "dlock:k"; }
 inline constexpr const char* release_statement = "UPDATE dlock_lock";

@@ -38,10 +38,10 @@ TEST_CASE("session: the server ends it: lost at once; the next has the lock (the
     auto w = waiter(*b, request(key("k"), 30s));
     REQUIRE(waits(*w, 50ms));
     kill_session(db, holders_session(db, recipe));
-    CHECK(readable(g.alarm_fd, 5000));
-    CHECK(lost(a->renew(g.lease, 30s)));
-    CHECK(lost(a->renew(g.lease, 30s)));
-    CHECK(granted_within(*w, 10s).token > g.lease.token);
+    CHECK(readable(g.alarm_fd, 30'000));
+    CHECK(lost(renewed(*a, g.lease, 30s)));
+    CHECK(lost(renewed(*a, g.lease, 30s)));
+    CHECK(granted_within(*w, 60s).token > g.lease.token);
     CHECK(a->release(g.lease).value() == Released::was_not_held);
   }
 }
@@ -52,18 +52,33 @@ TEST_CASE("session: its ttl is the lease: heartbeats keep it, silence ends it, a
     CAPTURE(recipe);
     const std::string url = url_of(db.url(), db, recipe);
     const auto a = open_recipe(url, calm(), recipe), b = open_recipe(url, calm(), recipe);
-    const Granted g = take_all(*a, request(key("k"), 3s));
-    auto w = waiter(*b, request(key("k"), 30s));
-    Deadline end = g.lease.deadline;
-    for (int i = 0; i < 5; ++i) {  // longer than the ttl
-      CHECK(waits(*w, 700ms));
-      const auto r = a->renew(g.lease, 3s);
-      REQUIRE(kept(r));
-      end = std::get<Kept>(*r).lease.deadline;
+    constexpr Duration ttl = 6s;
+    const auto w = waiter(*b, request(key("k"), 30s));
+    // An attempt counts if this process got its turns in time.
+    const auto attempt = [&] {
+      const Granted g = take_all(*a, request(key("k"), ttl));
+      Deadline end = g.lease.deadline;
+      for (const Deadline until = Clock::now() + ttl + 1s; Clock::now() < until;) {
+        const auto p = w->poll(700ms);
+        const auto r = a->renew(g.lease, ttl);
+        if (Clock::now() >= end) return false;
+        if (p) CHECK(std::holds_alternative<Waiting>(*p));
+        if (!r) continue;
+        REQUIRE(kept(r));
+        end = std::get<Kept>(*r).lease.deadline;
+      }
+      granted_within(*w, 60s);
+      CHECK(Clock::now() >= end);
+      CHECK(lost(renewed(*a, g.lease, ttl)));
+      return true;
+    };
+    bool judged = attempt();
+    for (int i = 0; !judged && i < 10; ++i) {
+      CHECK(w->cancel());
+      kill_sessions(db);
+      judged = attempt();
     }
-    granted_within(*w, 10s);
-    CHECK(Clock::now() >= end);
-    CHECK(lost(a->renew(g.lease, 3s)));
+    CHECK(judged);
   }
 }
 
@@ -73,22 +88,22 @@ TEST_CASE("session: a heartbeat without an answer changes nothing; a cut connect
   for (const char* recipe : session_recipes) {
     CAPTURE(recipe);
     const auto a = open_recipe(url_of(through(proxy, db), db, recipe), quick(300ms), recipe);
-    const Granted g = take_all(*a, request(key("k"), 30s));
+    const Granted g = take_all(*a, request(key("k"), 100s));
     proxy.stall(Proxy::to_client, true);
     for (int i = 0; i < 2; ++i) {
-      const auto r = a->renew(g.lease, 30s);
+      const auto r = a->renew(g.lease, 100s);
       REQUIRE_FALSE(r);
       CHECK(r.error().code == Errc::timed_out);
     }
     proxy.stall(Proxy::to_client, false);
     CHECK(becomes([&] {
-      const auto again = a->renew(g.lease, 30s);
+      const auto again = a->renew(g.lease, 100s);
       REQUIRE_FALSE(lost(again));
       return kept(again);
     }));
     proxy.cut();
-    CHECK(readable(g.alarm_fd, 5000));
-    CHECK(lost(a->renew(g.lease, 30s)));
+    CHECK(readable(g.alarm_fd, 30'000));
+    CHECK(lost(renewed(*a, g.lease, 100s)));
     kill_sessions(db);
   }
 }
@@ -103,9 +118,9 @@ TEST_CASE("session: a server that dies: the lock is lost, and the next token is 
     auto w = waiter(*b, request(key("k"), 30s));
     REQUIRE(waits(*w, 50ms));
     own.restart();
-    CHECK(readable(g.alarm_fd, 5000));
-    CHECK(lost(a->renew(g.lease, 30s)));
-    CHECK(granted_within(*w, 20s).token > g.lease.token);
+    CHECK(readable(g.alarm_fd, 30'000));
+    CHECK(lost(renewed(*a, g.lease, 30s)));
+    CHECK(granted_within(*w, 60s).token > g.lease.token);
   }
 }
 
@@ -115,7 +130,7 @@ TEST_CASE("kill -9 of dlock frees nothing while the job lives") {
   for (const char* recipe : program_recipes) {
     CAPTURE(recipe);
     const auto other = open_recipe(db.url(), {}, recipe);
-    Resisting it{db.url(), recipe, "6s"};
+    Resisting it{db.url(), recipe, "15s"};  // nothing of it ends while the guard is frozen
     CHECK(other->inspect(key("k")).value().value().holders.size() == 1);
     auto w = waiter(*other, request(key("k"), 10s));
     CHECK(waits(*w));
@@ -126,7 +141,7 @@ TEST_CASE("kill -9 of dlock frees nothing while the job lives") {
       CHECK(waits(*w, 500ms));
       CHECK(alive(it.job));
     }
-    granted_within(*w, 20s);
+    granted_within(*w, 60s);
     CHECK_FALSE(alive(it.job));
   }
 }
@@ -139,7 +154,8 @@ TEST_CASE("session: the server ends it: the job is stopped at once, and dlock sa
     const Deadline before = Clock::now();
     kill_session(db, holders_session(db, recipe));
     CHECK(it.run.end() == "exit 123");
-    CHECK(Clock::now() - before < 9s);  // --kill-after is 5 s: the job ignores TERM
+    // --kill-after is 5 s, since the job ignores TERM; the lease would last for 30
+    CHECK(Clock::now() - before < 20s);
     CHECK_FALSE(alive(it.job));
   }
 }

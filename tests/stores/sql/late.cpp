@@ -7,7 +7,7 @@ using namespace dlock;
 using namespace dlock::test;
 
 TEST_CASE("late: a request to stop asks no later holder") {
-  Scene s(5s);
+  Scene s(60s);
   const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
   s.proxy.hold("SET revoked=");
   auto asked = std::async(std::launch::async, [&] { return s.late->revoke(key("k")); });
@@ -29,13 +29,13 @@ TEST_CASE("late: a release does not end what the same owner has taken again") {
   Scene s(700ms, grants);
   const Request r = request(key("k"), 30s);
   const Lease first = acquire_or_fail(*s.late, r);
-  if (renewed_before) REQUIRE(kept(s.late->renew(first, 30s)));
+  if (renewed_before) REQUIRE(kept(renewed(*s.late, first, 30s)));
   s.proxy.hold(release_of_k(grants));
   CHECK_FALSE(s.late->release(first));
   REQUIRE(s.proxy.holds_one());
   auto w = waiter(*s.late, r);
-  const Lease again = granted_within(*w, 10s);
-  REQUIRE(kept(s.late->renew(again, 30s)));
+  const Lease again = granted_within(*w, 30s);
+  REQUIRE(kept(renewed(*s.late, again, 30s)));
   s.arrives();
   CHECK(s.other->check(key("k"), r.owner).value() == Validity::valid);
 }
@@ -44,29 +44,27 @@ TEST_CASE("lost replies: the owner id recognises the grant, the deadline is that
   for (const auto& [name, statement, quietly, grants] : lost_grants) {
     CAPTURE(name, statement, quietly, grants);
     Scene s(1500ms, grants);
-    const Request r = request(key(name), 10s);
+    constexpr Duration ttl = 60s;  // checks of a busy machine come in time
+    const Request r = request(key(name), ttl);
     auto w = waiter(*s.late, r);
     s.proxy.lose_reply(statement, quietly);
-    auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
+    auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 60s); });
     const bool lost_one = s.proxy.lost_one();
     const Deadline written = Clock::now();  // the lease runs from here
     Lease lease = polled.get();
     REQUIRE(lost_one);
     // although recognised 1.5 s later after a dropped reply
-    CHECK(lease.deadline <= lease_end(written, 10s));
+    CHECK(lease.deadline <= lease_end(written, ttl));
     CHECK(s.other->check(r.key, r.owner).value() == Validity::valid);
     CHECK(s.other->check(r.key, lease.token).value() == Validity::valid);
     const auto seen = s.other->inspect(r.key).value().value();
     CHECK(seen.holders.size() == 1);
     CHECK(seen.waiters.empty());
-    const auto renewed = s.late->renew(lease, 10s);
-    REQUIRE(kept(renewed));
-    lease = std::get<Kept>(*renewed).lease;  // from here on it knows its deadline
+    const Renewal answer = renewed(*s.late, lease, ttl);
+    REQUIRE(kept(answer));
+    lease = std::get<Kept>(answer).lease;  // from here on it knows its deadline
     s.proxy.lose_reply(release_statement, quietly);
-    auto released = s.late->release(lease);
-    if (!released) released = s.late->release(lease);
-    REQUIRE(released);
-    CHECK(*released == Released::yes);
+    release_or_fail(*s.late, lease);
     CHECK(s.other->check(r.key, r.owner).value() == Validity::stale);
   }
 }
@@ -76,8 +74,9 @@ TEST_CASE("a reading that arrives long after a wait starts no long lease") {
   const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
   auto w = waiter(*s.late, request(key("k"), 8s));
   REQUIRE(waits(*w, 20ms));
-  auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
-  ::usleep(300'000);
+  auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 60s); });
+  REQUIRE(becomes([&] { return one_sleeps(s.db); }));
+  ::usleep(300'000);  // so that the lease would show if it counted from before the wait
   s.proxy.stall(Proxy::to_client, true);  // the answer to the wait comes late
   const Deadline held = Clock::now();
   release_or_fail(*s.other, first);
@@ -108,6 +107,6 @@ TEST_CASE("a stopped server grants nothing to clients that gave up meanwhile") {
   own.thaw();
   const auto b = open_recipe(db.url(), calm());
   // the server has read the request once it has noticed that its sender is gone
-  REQUIRE(becomes([&] { return count_sessions(db) == "1"; }, 20s));  // the asking one
+  REQUIRE(becomes([&] { return count_sessions(db) == "1"; }));  // the asking one
   CHECK(b->inspect(key("k")).value()->holders.empty());
 }

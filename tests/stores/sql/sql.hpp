@@ -21,21 +21,25 @@ inline Settings calm() { return quick(2s, 5s); }
 
 inline Key key(std::string_view text) { return *Key::parse(text); }
 
-inline bool waits(Waiter& w, Duration slice = 0us) {
-  const auto p = w.poll(slice);
-  if (!p) FAIL(p.error().message);
-  return std::holds_alternative<Waiting>(*p);
-}
 inline std::unique_ptr<Waiter> waiter(Backend& b, const Request& r) {
   auto w = b.enqueue(r);
   if (!w) FAIL(w.error().message);
   return std::move(*w);
 }
 inline Granted take_all(Backend& b, const Request& r) {
-  auto p = waiter(b, r)->poll(0us);
+  const auto w = waiter(b, r);
+  Result<Progress> p = fail(Errc::internal, "");
+  becomes([&] { return (p = w->poll(0us)) || !retryable(p.error().code); });
   if (!p) FAIL(p.error().message);
   REQUIRE(std::holds_alternative<Granted>(*p));
   return std::get<Granted>(std::move(*p));
+}
+// The answer to a renewal, which is asked for again while there is none.
+inline Renewal renewed(Backend& b, const Lease& lease, Duration ttl) {
+  Result<Renewal> r = fail(Errc::internal, "");
+  becomes([&] { return (r = b.renew(lease, ttl)) || !retryable(r.error().code); });
+  if (!r) FAIL(r.error().message);
+  return *r;
 }
 // A session over which key "k" was granted so often, which decides how the next grant is sent: at
 // first as text, then prepared, then its values alone.
@@ -46,12 +50,6 @@ inline void warm_up(Backend& b, int grants) {
 inline bool readable(int fd, int ms) {
   pollfd p{fd, POLLIN, 0};
   return ::poll(&p, 1, ms) == 1;
-}
-template <class Condition>
-bool becomes(Condition condition, Duration bound = 10s) {
-  for (const Deadline end = Clock::now() + bound; Clock::now() < end; ::usleep(1000))
-    if (condition()) return true;
-  return false;
 }
 
 // A grant whose reply is lost: of this key, in the reply to this statement, over a session of so

@@ -18,9 +18,6 @@ inline std::string place(const char* items = "") {
   return shared_zookeeper().url() + fresh_chroot() + items;
 }
 
-inline bool waits(Waiter& w, Duration slice = 20ms) {
-  return std::holds_alternative<Waiting>(w.poll(slice).value());
-}
 inline Lease take(Waiter& w) { return granted_within(w, 30s); }
 inline Granted take_all(Waiter& w) {  // with its alarm
   for (const Deadline end = Clock::now() + 30s; Clock::now() < end;)
