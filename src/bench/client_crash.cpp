@@ -21,7 +21,8 @@ Request request(const Plan& plan, const Target& target) {
   return r;
 }
 
-// The forked process. Writes "+TOKEN" or an error, then keeps the lease alive until it is killed.
+// The forked process. Writes "+TOKEN DEADLINE" or an error, then keeps the lease alive until it is
+// killed, and writes such a line for each renewal.
 [[noreturn]] void hold(const Plan& plan, const Target& target, int to) {
   const auto report = [to](const std::string& line) {
     (void)!::write(to, line.data(), line.size());
@@ -32,11 +33,11 @@ Request request(const Plan& plan, const Target& target) {
     TRY(answer, waiter->poll(plan.crash_ttl * 3));
     const auto* granted = std::get_if<Granted>(&answer);
     if (!granted) return fail(Errc::unavailable, "crash: the holder was not granted the lock");
-    Lease lease = granted->lease;
-    report(fmt::format("+{}\n", lease.token));
-    for (;;) {
+    for (Lease lease = granted->lease;;) {
+      report(fmt::format("+{} {}\n", lease.token, lease.deadline.time_since_epoch().count()));
       wait_until({}, later(Clock::now(), plan.crash_ttl / 3));
-      (void)backend->renew(lease, plan.crash_ttl);
+      const auto answer = backend->renew(lease, plan.crash_ttl);
+      if (const auto* kept = answer ? std::get_if<Kept>(&*answer) : nullptr) lease = kept->lease;
     }
   };
   if (const auto done = acquire(); !done) report(done.error().message + "\n");
@@ -49,7 +50,7 @@ class Holder {
   // A Ctrl-C stays blocked in it: that is for the parent, which kills the child.
   Holder(const Plan& plan, const Target& target) {
     int ends[2] = {-1, -1};
-    if (::pipe2(ends, O_CLOEXEC)) return;
+    if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK)) return;
     from_.reset(ends[0]);
     Fd to(ends[1]);
     const pid_t parent = ::getpid();
@@ -63,19 +64,21 @@ class Holder {
   Holder(const Holder&) = delete;
   Holder& operator=(const Holder&) = delete;
 
-  // Its line; empty: none in time, or a signal came.
+  // Its next line; empty: none in time, or a signal came.
   std::string line(Deadline until, int signal_fd) {
-    std::string text;
-    while (text.empty() || text.back() != '\n') {
+    for (;;) {
+      if (const std::size_t end = said_.find('\n'); end != said_.npos) {
+        std::string line = said_.substr(0, end);
+        said_.erase(0, end + 1);
+        return line;
+      }
       pollfd fds[] = {{from_.get(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
       if (wait_until(fds, until) <= 0 || fds[1].revents) return {};
       char part[512];
       const ssize_t n = ::read(from_.get(), part, sizeof part);
       if (n <= 0) return {};
-      text.append(part, static_cast<std::size_t>(n));
+      said_.append(part, static_cast<std::size_t>(n));
     }
-    text.pop_back();
-    return text;
   }
   void kill() {
     if (pid_ <= 0) return;
@@ -86,8 +89,15 @@ class Holder {
 
  private:
   Fd from_;
+  std::string said_;
   pid_t pid_ = -1;
 };
+
+// The end of the lease that this line of a Holder reports.
+Deadline deadline_in(const std::string& line) {
+  const std::size_t at = line.find(' ');
+  return Deadline{Clock::duration{at == line.npos ? 0 : std::strtoll(&line[at], nullptr, 10)}};
+}
 
 }  // namespace
 
@@ -95,7 +105,7 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
                                               Signals& signals, Figures& figures) {
   const std::optional<Nanoseconds> interrupted;
   Holder holder(plan, target);
-  const std::string said = holder.line(later(Clock::now(), plan.crash_ttl * 3 + 90s), signals.fd());
+  std::string said = holder.line(later(Clock::now(), plan.crash_ttl * 3 + 90s), signals.fd());
   if (signals.received()) return interrupted;
   if (!said.starts_with('+'))
     return fail(Errc::unavailable, said.empty() ? "crash: the holder said nothing in time" : said);
@@ -108,11 +118,18 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
   auto answer = waiter->poll(0us);
   if (!answer) return fail(answer.error());
   const Counters before = backend->counters();
+  const Deadline answered = Clock::now();
   holder.kill();
   const Deadline killed = Clock::now(), too_late = later(killed, plan.crash_ttl * 3 + 90s);
   if (std::holds_alternative<Granted>(*answer)) {
-    ++figures.overlaps;
-    figures.first_violation = fmt::format("crash: granted while token {} was held", held);
+    Deadline held_until{};
+    for (; !said.empty(); said = holder.line(Clock::now(), -1)) held_until = deadline_in(said);
+    if (held_until < answered) {  // an expired lease excludes no other
+      ++figures.late;
+    } else {
+      ++figures.overlaps;
+      figures.first_violation = fmt::format("crash: granted while token {} was held", held);
+    }
   }
   while (!std::holds_alternative<Granted>(*answer)) {
     if (signals.received() || Clock::now() >= too_late) {

@@ -59,25 +59,24 @@ class Printed(Bench):
 
     def test_progress(self):
         """-P prints lines, whether there is a terminal or not."""
-        done = self.bench("-d", "500ms", "-c", "4", "--scenario", "handoff", "-P", "100ms",
+        done = self.bench("-d", "3s", "-c", "4", "--scenario", "handoff", "-P", "100ms",
                           "--output", "csv")
-        self.assertRegex(done.err, r"progress: file lease handoff  [0-9.]+/0\.5s  [0-9 ]+/s  "
+        self.assertRegex(done.err, r"progress: file lease handoff  [0-9.]+/3\.0s  [0-9 ]+/s  "
                          "err 0  overlaps 0")
         self.assertNotIn("\r", done.err)
-        self.at_terminal(["bench", "-d", "500ms", "-c", "2", "--scenario", "handoff", "-P",
-                          "100ms"],
+        self.at_terminal(["bench", "-d", "3s", "-c", "2", "--scenario", "handoff", "-P", "100ms"],
                          "expect progress: file lease handoff\nreject \\e[K\nend exit 0")
 
     def test_terminal(self):
         """A line, redrawn, then removed; not with --no-progress, -q or TERM=dumb."""
         short = ["bench", "-c", "2", "--scenario", "handoff", "-d"]
         self.env["TERM"] = "xterm"
-        self.at_terminal([*short, "1s"], """
+        self.at_terminal([*short, "3s"], """
             expect file lease handoff
-            expect /1.0s
+            expect /3.0s
             expect err 0  overlaps 0
             expect HANDOFF: all clients want one key
-            reject /1.0s
+            reject /3.0s
             end exit 0""")
         for quiet in "--no-progress", "-q":
             shown = self.at_terminal([*short, "300ms", quiet, "--output", "csv"],
@@ -98,7 +97,7 @@ class Measured(Bench):
         """A lock that does not exclude is detected at once, and ends the benchmark."""
         def broken(scenario):
             return self.bench("-b", "fake:?broken=1", "--scenario", scenario, "-d", "1h",
-                              dlock=FAKE, wanted=1, bound=20)
+                              dlock=FAKE, wanted=1)
         done = broken("handoff")
         self.assertLine("FAIL  fake lease handoff: [0-9]+ overlaps.*", done)
         self.assertNotIn("PASS", done.out)
@@ -110,9 +109,9 @@ class Measured(Bench):
         """--ops ends after so many grants, --rate keeps the given rate."""
         run = self.measured("-N", "500", "-c", "2", "--scenario", "handoff")
         self.assertEqual(500, run["grants"])
-        # So few that a busy machine keeps up.
-        run = self.measured("-d", "2s", "--rate", "10", "-c", "4", "--scenario", "uncontended")
-        self.assertGreaterEqual(run["grants_per_s"], 8)
+        # Never faster, however quick the machine is; slower, if it is busy.
+        run = self.measured("-N", "20", "--rate", "10", "-c", "4", "--scenario", "uncontended")
+        self.assertEqual(20, run["grants"])
         self.assertLessEqual(run["grants_per_s"], 12)
 
     def test_coordinated_omission(self):

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `dlock bench` leaves in a store: nothing, however it ends; and data of others is not
 // touched.
-#include <poll.h>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include "bench_run.hpp"
@@ -17,13 +16,6 @@ std::vector<std::string> recipes(const Store& s) {
   return all;
 }
 
-template <class Condition>
-bool eventually(Condition is) {
-  for (const double until = boot_now() + 20; boot_now() < until; ::poll(nullptr, 0, 2))
-    if (is()) return true;
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("after a bench of all recipes the store is as it was") {
@@ -31,10 +23,8 @@ TEST_CASE("after a bench of all recipes the store is as it was") {
   store->plant();
   const auto before = store->everything();
   Dlock run(bench(*store, {"--recipe", "all", "--scenario",
-                           "uncontended,handoff,shared,limit,renew", "-d", "200ms"}));
-  // A busy machine may leave one of the short scenarios without a sample; that must not matter.
-  const std::string how = run.end();
-  CHECK((how == "exit 0" || (how == "exit 69" && run.out.find("no samples") != run.out.npos)));
+                           "uncontended,handoff,shared,limit,renew", "-N", "30"}));
+  CHECK(run.end() == "exit 0");
   CHECK(run.out.find("still there") == run.out.npos);
   CHECK(store->everything() == before);
 
@@ -51,7 +41,7 @@ TEST_CASE("after Ctrl-C the store is as it was") {
     INFO(recipe);
     for (const char* scenario : {"handoff", "renew"}) {
       Dlock run(
-          bench(*store, {"--recipe", recipe, "--scenario", scenario, "-d", "60s", "-P", "20ms"}));
+          bench(*store, {"--recipe", recipe, "--scenario", scenario, "-d", "1h", "-P", "20ms"}));
       run.progress(std::string(" ") + scenario + "  ");
       run.signal(SIGINT);
       CHECK(run.end() == "signal 2 (INT)");
@@ -61,7 +51,7 @@ TEST_CASE("after Ctrl-C the store is as it was") {
     Dlock run(bench(*store, {"--recipe", recipe, "--scenario", "crash", "-P", "1s"}));
     run.progress(" crash 1/3");
     // the one that is to be killed has the lock
-    CHECK(eventually([&] { return store->everything() != before; }));
+    CHECK(becomes([&] { return store->everything() != before; }));
     run.signal(SIGINT);
     CHECK(run.end() == "signal 2 (INT)");
     CHECK(run.out.find("still there") == run.out.npos);
@@ -75,12 +65,16 @@ TEST_CASE("after an error the store is as it was") {
   const auto before = store->everything();
   for (const std::string& recipe : recipes(*store)) {
     INFO(recipe);
-    Dlock run(
-        bench(*store, {"--recipe", recipe, "--scenario", "renew", "-d", "60s", "-P", "20ms"}));
+    Dlock run(bench(*store, {"--recipe", recipe, "--scenario", "renew", "-d", "1h", "-P", "20ms"}));
     run.progress(" renew  ");
-    Dlock release({"release", "-b", store->url("b-"), "--recipe", recipe, "--key", "0-renew-1-3",
-                   "--force", "--yes", "-q"});
-    CHECK(release.end() == "exit 0");
+    // The client may not have taken this lease yet, or not have heard of it: then it is not lost.
+    for (int tries = 0; !run.ended_within(0.2); ++tries) {
+      REQUIRE(tries < 200);
+      Dlock release({"release", "-b", store->url("b-"), "--recipe", recipe, "--key", "0-renew-1-3",
+                     "--force", "--yes", "-q"});
+      const std::string how = release.end();
+      CHECK((how == "exit 0" || how == "exit 75"));
+    }
     CHECK(run.end().starts_with("exit "));
     CHECK(run.said().find("a lease was lost") != std::string::npos);
     CHECK(run.said().find("still there") == std::string::npos);
@@ -101,7 +95,7 @@ TEST_CASE("a prefix with a key below it is refused, and the key stays held") {
                         .fds = {{1, ready.write_end.get()}}});
     ready.write_end.reset();
     Lines said(std::move(ready.read_end));
-    REQUIRE(said.next(20));
+    REQUIRE(said.next(100));
     Dlock run(bench(*store, {"--recipe", recipe, "-d", "100ms"}));
     CHECK(run.end() == "exit 64");
     CHECK(run.said().find("--prefix") != std::string::npos);
@@ -109,6 +103,6 @@ TEST_CASE("a prefix with a key below it is refused, and the key stays held") {
     Dlock check({"inspect", "-b", store->url("b-"), "--recipe", recipe, "--check", "mine"});
     CHECK(check.end() == "exit 75");
     holder.signal(SIGTERM);
-    CHECK(describe(holder.wait(20)) == "signal 15 (TERM)");
+    CHECK(describe(holder.wait(100)) == "signal 15 (TERM)");
   }
 }

@@ -18,15 +18,18 @@ class Etcd final : public Store {
                              "/c-0-handoff/1", "/dlock/lock/k/1", "/dlock/last/k"})
       puts.push_back(etcd::put(path_ + name, "of others"));
     auto client = shared_etcd().client();
-    client.txn("plant", etcd::transaction({}, std::move(puts), {}), client.usual_deadline())
+    client
+        .txn("plant", etcd::transaction({}, std::move(puts), {}),
+             Clock::now() + std::chrono::seconds{60})
         .value();
   }
   std::vector<std::string> everything() override {
     std::vector<std::string> all;
     auto client = shared_etcd().client();
-    const auto found =
-        client.txn("look", etcd::transaction({}, {etcd::list(path_)}, {}), client.usual_deadline())
-            .value();
+    const auto found = client
+                           .txn("look", etcd::transaction({}, {etcd::list(path_)}, {}),
+                                Clock::now() + std::chrono::seconds{60})
+                           .value();
     for (const etcd::KeyValue& kv : found.range(0))
       all.push_back(fmt::format("{} {} {}", kv.key, kv.created, kv.value));
     return all;

@@ -78,7 +78,7 @@ TEST_CASE("foreign rows below the prefix: refused, whether they are locked or no
   CHECK(update.said().find("'x'") != std::string::npos);
   CHECK(store.everything() == before);
   Dlock other({"bench", "-b", store.url("") + quartz + "t", "--recipe", "for-update", "--prefix",
-               "b-", "-d", "100ms"});
+               "b-", "-N", "30"});
   CHECK(other.end() == "exit 0");
   CHECK(store.everything() == before);
 }

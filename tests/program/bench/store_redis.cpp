@@ -37,8 +37,8 @@ class Redis final : public Store {
 TEST_CASE("a server that is gone at the end: bench reports the keys that stay") {
   for (const char* output : {"text", "csv"}) {
     Redis store;
-    Dlock run(bench(store, {"--scenario", "handoff", "-d", "60s", "-P", "20ms", "--op-timeout",
-                            "200ms", "--connect-timeout", "200ms", "--output", output}));
+    Dlock run(
+        bench(store, {"--scenario", "handoff", "-d", "1h", "-P", "20ms", "--output", output}));
     run.progress(" handoff  ");
     store.kill();
     run.signal(SIGINT);
