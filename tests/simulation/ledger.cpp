@@ -36,13 +36,12 @@ void Ledger::granted(FencingToken token, Mode mode, unsigned limit, Nanos ends) 
                               running, limit));
   all_[token] = {mode, limit, ends, false, false, {}};
   ends_[token] = ends;
-  last_granted_ = world_.now();
 }
 
-void Ledger::renewed(FencingToken token, Nanos ends, bool decided) {
+void Ledger::renewed(FencingToken token, Nanos ends) {
   const auto before = ends_.find(token);
   const Nanos old = before == ends_.end() ? ends : std::exchange(before->second, ends);
-  if (before != ends_.end() && world_.now() >= old && (!decided || last_granted_ >= old))
+  if (before != ends_.end() && world_.now() >= old)
     world_.broken(fmt::format("I1: a renewal brings token {} back, whose lease has ended", token));
   const auto found = all_.find(token);
   if (found != all_.end()) found->second.ends = ends;
@@ -100,10 +99,6 @@ void Ledger::writes(FencingToken token, const std::string& who) {
 
 void Ledger::slept(FencingToken token) {
   if (const auto found = all_.find(token); found != all_.end()) found->second.excused = true;
-}
-
-void Ledger::forgotten() {
-  for (auto& [token, grant] : all_) grant.excused = true;
 }
 
 void Ledger::forgotten_except(const std::map<FencingToken, Nanos>& kept) {

@@ -15,8 +15,7 @@ class Ledger {
 
   // By the store. `ends`: by its clock, which is that of the simulation.
   void granted(FencingToken, Mode, unsigned limit, Nanos ends);
-  // `decided`: before, on what was read then; good as long as nobody was granted since.
-  void renewed(FencingToken, Nanos ends, bool decided = false);
+  void renewed(FencingToken, Nanos ends);
   void removed(FencingToken, std::string_view how);  // by a request, not by time
 
   bool knows(FencingToken token) const { return ends_.contains(token); }
@@ -29,9 +28,8 @@ class Ledger {
   // `lock_delay`: unless a request removes the grant, nobody is granted beside it for so long.
   void died(FencingToken, bool excused, Nanos lock_delay);
   void slept(FencingToken);
-  // The store knows no grant any more: of those made so far only the token protects.
-  void forgotten();
-  // The same, of all but these, each until its end.
+  // The store knows no grant any more but these, each until its end: of the others only the token
+  // protects.
   void forgotten_except(const std::map<FencingToken, Nanos>& kept);
 
   std::uint64_t hash() const noexcept;
@@ -56,7 +54,6 @@ class Ledger {
   };
   std::map<FencingToken, Delay> delays_;  // of grants without a job, not removed yet
   FencingToken newest_ = 0, written_ = 0;
-  Nanos last_granted_ = 0;
 };
 
 }  // namespace dlock::simulation

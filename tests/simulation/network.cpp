@@ -71,7 +71,6 @@ void Network::arrive(const LinkPtr& link, const std::string& bytes, const Fault&
   if (fault.kind == Kind::evict) store_.evict();
   if (fault.kind == Kind::fail_over) store_.fail_over(fault.span);
   if (fault.kind == Kind::freeze) store_.freeze(fault.span);
-  if (fault.kind == Kind::lock) store_.lock_rows(fault.span);
   if (link->served) store_.receive(link, bytes);
   else if (link->client) end_for_client(link, Link::State::reset);
   if (fault.kind == Kind::restart_then) store_.restart();

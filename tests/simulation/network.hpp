@@ -44,7 +44,6 @@ class Server {
   void freeze(Nanos span);  // what is received meanwhile is served at its end
   virtual void evict() {}
   virtual void fail_over(Nanos) {}  // to a state that is older by so much
-  virtual void lock_rows(Nanos) {}  // others wait for that long to write
   virtual bool empty() const = 0;   // nobody holds
   virtual std::uint64_t hash() const = 0;
   virtual bool undoes(std::string_view request) const = 0;          // ends a grant or a wait

@@ -312,15 +312,6 @@ void Process::close(int fd) {
   descriptors_.erase(found);
 }
 
-int Process::duplicate(int from, int to) {
-  const Descriptor* const d = find(from);
-  if (!d || d->link) return -EBADF;  // a connection with two descriptors is not simulated
-  Descriptor copy = *d;
-  close(to);
-  descriptors_.insert_or_assign(to, std::move(copy));
-  return to;
-}
-
 // ---- poll(2) -----------------------------------------------------------------------------------
 
 short Process::events_of(const Descriptor& d, short wanted) const noexcept {

@@ -48,7 +48,6 @@ class Process {
   long receive(int fd, void* to, std::size_t size);
   int poll(pollfd*, nfds_t, std::optional<Nanos> timeout);
   void close(int fd);
-  int duplicate(int from, int to);  // dup3(2)
   // On files (file_calls.cpp). False: it is dead. Others may run before it, as they do on a machine
   // with several processors.
   bool enters_kernel();

@@ -7,9 +7,7 @@
 #include <thread>
 #include <utility>
 #include "file/factory.hpp"
-#include "mysql/factory.hpp"
 #include "redis/factory.hpp"
-#include "simulation/database.hpp"
 #include "simulation/ensemble.hpp"
 #include "simulation/ledger.hpp"
 #include "simulation/lock_files.hpp"
@@ -159,7 +157,6 @@ Stacks& all_stacks() {
 const BackendFactory* factory_of(Scenario::Kind kind) {
   switch (kind) {
     case Scenario::Kind::zookeeper: return &zookeeper::factory;
-    case Scenario::Kind::mysql: return &mysql::factory;
     case Scenario::Kind::file: return &file::factory;
     case Scenario::Kind::redis: break;
   }
@@ -170,8 +167,6 @@ const BackendFactory* factory_of(Scenario::Kind kind) {
 
 std::unique_ptr<Server> make_server(const Scenario& s, World& world, Ledger& ledger) {
   if (s.kind == Scenario::Kind::zookeeper) return std::make_unique<Ensemble>(world, ledger);
-  if (s.kind == Scenario::Kind::mysql)
-    return std::make_unique<Database>(world, ledger, s.forgets, permits);
   if (s.kind == Scenario::Kind::file) return std::make_unique<LockFiles>(world, ledger, permits);
   return std::make_unique<Store>(world, ledger, s.unconfirmed_one_in);
 }
@@ -197,9 +192,7 @@ Scenario Scenario::bare(Kind of, Nanos ttl) {
     s.grace = 3 * second;
     plan.url = "redis://127.0.0.1:6379?restart_grace=3s";
   } else {
-    plan.url = of == Kind::zookeeper ? "zookeeper://127.0.0.1:2181"
-               : of == Kind::mysql   ? "mysql://u@127.0.0.1/d"
-                                     : "file:///locks";
+    plan.url = of == Kind::zookeeper ? "zookeeper://127.0.0.1:2181" : "file:///locks";
   }
   s.machines = {{{0, plan}}};
   return s;
@@ -222,11 +215,6 @@ Scenario Scenario::random(std::uint64_t seed, Kind of) {
   std::string url = fmt::format("redis://127.0.0.1:6379?replicas={}", confirmed ? 1 : 0);
   if (short_grace) url += fmt::format("&restart_grace={}ms", s.grace / millisecond);
   if (queue) url = "zookeeper://127.0.0.1:2181";
-  if (of == Kind::mysql) {
-    s.grace = 0;
-    s.forgets = dice.one_in(4);
-    url = dice.one_in(5) ? "mysql://u@127.0.0.1/d?wake=poll" : "mysql://u@127.0.0.1/d";
-  }
   if (of == Kind::file) {
     s.grace = 0;
     url = "file:///locks";

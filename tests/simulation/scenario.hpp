@@ -22,7 +22,6 @@ struct Scenario {
   Nanos longest_ttl = 0, grace = 0;
   Nanos faults_until = 0;
   std::uint64_t unconfirmed_one_in = 0;      // replicas that miss a grant
-  bool forgets = false;                      // a restarted database has lost its rows
   bool uniform = false;                      // every latency is the same, every clock runs alike
   std::vector<std::vector<Round>> machines;  // one dlock after the other on each
 

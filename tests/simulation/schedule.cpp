@@ -9,7 +9,7 @@ namespace dlock::simulation {
 using Kind = Fault::Kind;
 
 std::string text(const Fault& fault) {
-  constexpr std::array<std::string_view, 15> names{"nothing",
+  constexpr std::array<std::string_view, 14> names{"nothing",
                                                    "the message is late",
                                                    "the message is lost",
                                                    "the connection is cut behind the message",
@@ -18,7 +18,6 @@ std::string text(const Fault& fault) {
                                                    "the store freezes",
                                                    "the record is evicted",
                                                    "a replica takes over, which is behind",
-                                                   "the rows are locked",
                                                    "dlock is stopped",
                                                    "dlock is killed",
                                                    "the machine sleeps",
@@ -68,8 +67,7 @@ Fault Random::of_message(Point where) {
     if (dice_.one_in(3)) return {Kind::evict, 0};
     return {Kind::fail_over, dice_.span(millisecond, 2 * second)};
   }
-  const std::uint64_t of_requests = store_ == StoreKind::mysql ? 11 : 10;
-  switch (dice_.below(where == Point::request ? of_requests : 6)) {
+  switch (dice_.below(where == Point::request ? 10 : 6)) {
     default: return {Kind::late, dice_.span(ttl_ / 16, ttl_ * 2)};
     case 3: return {Kind::lost, 0};
     case 4:
@@ -77,7 +75,6 @@ Fault Random::of_message(Point where) {
     case 6: return {Kind::restart_first, 0};
     case 7: return {Kind::restart_then, 0};
     case 8: return {Kind::freeze, dice_.span(ttl_ / 16, ttl_ * 2)};
-    case 10: return {Kind::lock, dice_.span(ttl_ / 16, ttl_ * 2)};
   }
 }
 

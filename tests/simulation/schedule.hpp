@@ -13,7 +13,7 @@ using Nanos = std::int64_t;
 inline constexpr Nanos millisecond = 1'000'000, second = 1'000'000'000;
 
 // What the clients share.
-enum class StoreKind { redis, zookeeper, mysql, file };
+enum class StoreKind { redis, zookeeper, file };
 
 // Where something can go wrong: a connection is being opened, a request or a reply is on its way, a
 // process is about to make a system call or to wake. undo: a request that ends a grant or a wait.
@@ -30,7 +30,6 @@ struct Fault {
     freeze,         // the store executes nothing for `span`; requests wait in its sockets
     evict,          // the store drops the record of the lock, to have memory, and runs on
     fail_over,      // a replica takes over that lacks what the store did in the last `span`
-    lock,           // a transaction of somebody else has the rows locked for `span`
     stop,           // dlock (all threads, not its guard) is stopped for `span`
     kill,           // dlock is killed
     sleep,          // the machine is suspended for `span`; CLOCK_BOOTTIME goes on

@@ -50,7 +50,6 @@ std::vector<Fault> of_request(StoreKind store, Nanos soon, Nanos long_after) {
     all.push_back({Kind::evict, 0});
     all.push_back({Kind::fail_over, 100 * millisecond});
   }
-  if (store == StoreKind::mysql) all.push_back({Kind::lock, long_after});
   return all;
 }
 

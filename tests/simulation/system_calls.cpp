@@ -117,21 +117,6 @@ int __wrap_shutdown(int fd, int how) {
   return 0;
 }
 
-int __real_socketpair(int, int, int, int*);
-int __wrap_socketpair(int family, int type, int protocol, int* to) {
-  Process* const p = caller();
-  if (!p) return __real_socketpair(family, type, protocol, to);
-  to[0] = p->new_socket();
-  to[1] = p->new_socket();
-  return 0;
-}
-
-int __real_dup3(int, int, int);
-int __wrap_dup3(int from, int to, int flags) {
-  Process* const p = caller();
-  return p ? answer(p->duplicate(from, to)) : __real_dup3(from, to, flags);
-}
-
 int __real_fcntl(int, int, ...);
 int __wrap_fcntl(int fd, int command, long argument) {
   Process* const p = caller();
