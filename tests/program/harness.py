@@ -74,6 +74,17 @@ def kill(*pids, sig=signal.SIGKILL):
             pass
 
 
+def marked(mark):
+    """The processes that have this in their environment."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as environment:
+                if mark.encode() in environment.read().split(b"\0"):
+                    yield int(pid)
+        except OSError:
+            pass
+
+
 def rest(pipe, bound=BOUND):
     """All that comes from a pipe until it ends."""
     text, until = b"", time.monotonic() + bound
@@ -250,14 +261,7 @@ class Case(unittest.TestCase):
 
     def end_all(self):
         """Ends the processes that the case has left: all that have its mark."""
-        mark = f"MARK_OF_TEST={self.dir}".encode()
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as environment:
-                    if mark in environment.read().split(b"\0"):
-                        kill(int(pid))
-            except OSError:
-                pass
+        kill(*marked(f"MARK_OF_TEST={self.dir}"))
 
     # Programs
 

@@ -210,7 +210,7 @@ TEST_CASE("after a release that needed no thread, none is started") {
 }
 
 // A look costs the store something, and on `file` reads the whole queue, for each one who waits.
-// (On a terminal it comes each second: tests/program/tty.bats.)
+// (On a terminal it comes each second: tests/program/tty_test.py.)
 TEST_CASE("a waiter looks at its queue when a line about it is due, and each 10 min at least") {
   const Duration silence = GENERATE(0s, 1s);
   CHECK(minutes_of_looks({.log_json = true}, silence) ==
