@@ -33,6 +33,10 @@ class Terminal(harness.Run):
                 break
         return self.text
 
+    def until(self, what, question):
+        """What it writes meanwhile is read, or it would wait for that."""
+        return super().until(what, lambda: (self.out, question())[1])
+
     def shows(self, text):
         """After what was found last."""
         self.until(f"the terminal shows {text!r}", lambda: text in self.out[self.found:])
@@ -54,7 +58,7 @@ class Terminal(harness.Run):
 
     def end(self, *wanted, **more):
         """Its status, as of any Run; nothing of it is left."""
-        self.until("its end", lambda: self.out is not None and self.ends_within(0))
+        self.until("its end", lambda: self.ends_within(0))
         status = super().end(*wanted, **more)
         self.nothing_left()
         return status
