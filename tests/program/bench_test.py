@@ -4,6 +4,7 @@ exclude."""
 import os, signal
 import harness
 from harness import FAKE, read, write
+from pseudoterminal import Terminal
 
 
 class Bench(harness.Case):
@@ -64,28 +65,27 @@ class Printed(Bench):
         self.assertRegex(done.err, r"progress: file lease handoff  [0-9.]+/3\.0s  [0-9 ]+/s  "
                          "err 0  overlaps 0")
         self.assertNotIn("\r", done.err)
-        self.at_terminal(["bench", "-d", "3s", "-c", "2", "--scenario", "handoff", "-P", "100ms"],
-                         "expect progress: file lease handoff\nreject \\e[K\nend exit 0")
+        run = Terminal(self, "bench", "-d", "3s", "-c", "2", "--scenario", "handoff", "-P",
+                       "100ms").shows("progress: file lease handoff")
+        run.end(0)
+        run.not_shown("\x1b[K")
 
     def test_terminal(self):
         """A line, redrawn, then removed; not with --no-progress, -q or TERM=dumb."""
         short = ["bench", "-c", "2", "--scenario", "handoff", "-d"]
         self.env["TERM"] = "xterm"
-        self.at_terminal([*short, "3s"], """
-            expect file lease handoff
-            expect /3.0s
-            expect err 0  overlaps 0
-            expect HANDOFF: all clients want one key
-            reject /3.0s
-            end exit 0""")
+        run = Terminal(self, *short, "3s").shows("file lease handoff").shows("/3.0s")
+        run.shows("err 0  overlaps 0").shows("HANDOFF: all clients want one key").end(0)
+        run.not_shown("/3.0s")
         for quiet in "--no-progress", "-q":
-            shown = self.at_terminal([*short, "300ms", quiet, "--output", "csv"],
-                                     "expect file,lease,handoff\nend exit 0").out
-            self.assertNotIn("connecting", shown)
-            self.assertNotIn("\x1b", shown)
+            run = Terminal(self, *short, "300ms", quiet, "--output", "csv")
+            run.shows("file,lease,handoff").end(0)
+            self.assertNotIn("connecting", run.out)
+            self.assertNotIn("\x1b", run.out)
         self.env["TERM"] = "dumb"
-        shown = self.at_terminal([*short, "300ms", "--output", "csv"], "end exit 0").out
-        self.assertNotIn("connecting", shown)
+        run = Terminal(self, *short, "300ms", "--output", "csv")
+        run.end(0)
+        self.assertNotIn("connecting", run.out)
 
 
 class Measured(Bench):
@@ -158,11 +158,8 @@ class Left(Bench):
     def test_ctrl_c(self):
         """At a terminal."""
         self.env["TERM"] = "xterm"
-        self.at_terminal(["bench", "-d", "60s", "-c", "2", "--scenario", "handoff"], r"""
-            expect /60.0s
-            type \x03
-            expect ended early by a signal
-            end signal 2 (INT)""")
+        run = Terminal(self, "bench", "-d", "60s", "-c", "2", "--scenario", "handoff")
+        run.shows("/60.0s").type("\x03").shows("ended early by a signal").end(-2)
         self.nothing_left()
 
     def test_page(self):

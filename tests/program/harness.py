@@ -330,10 +330,6 @@ class Case(unittest.TestCase):
     def start_lease(self, *words, **more):
         return self.lease(*words, run=self.start, **more)
 
-    def at_terminal(self, words, script):
-        """dlock on a terminal of its own, which `script` reads and types at (pty_drive.cpp)."""
-        return self.program(tool("pty_drive"), DLOCK, *words, input=script + "\n")
-
     # What dlock shows
 
     def acquired(self, *words, **more):

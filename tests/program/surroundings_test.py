@@ -3,6 +3,7 @@
 import fcntl, json, os, re, resource, shlex, shutil, signal, subprocess, tempfile
 import harness
 from harness import DLOCK, FAKE, read, within, write
+from pseudoterminal import Terminal
 
 FULL, CLOSED = "full", "closed"
 
@@ -479,8 +480,8 @@ class Places(Case):
         """Redrawn, q ends it."""
         self.acquired("--key", "k", "--reason", "seen")
         self.env["TERM"] = "xterm"
-        self.at_terminal(["inspect", "--watch=50ms"],
-                         "expect q ends\nexpect seen\nexpect seen\ntype q\nend exit 0")
+        run = Terminal(self, "inspect", "--watch=50ms").shows("q ends")
+        run.shows("seen").shows("seen").type("q").end(0)
 
     def test_directory(self):
         """-b makes only the last part of it, and says so."""

@@ -3,6 +3,7 @@
 import fcntl, json, os, re, signal, socket, socket
 import harness
 from harness import FAKE, kill, read, within, write
+from pseudoterminal import Terminal
 
 HOST = socket.gethostname()
 NOBODY = "h1:file.lease:00000000000000000000000000000000"
@@ -209,23 +210,16 @@ class Force(Case):
         self.acquired("--key", "k", "-s")
         self.acquired("--key", "k", "-s")
         token = self.inspected("k")["holders"][1]["token"]
-        self.at_terminal(["release", "--key", "k", "--force"], f"""
-            expect remove the holder {HOST}
-            type n\\n
-            expect with token {token}? [y/N]
-            type y\\n
-            expect removed; its job on
-            end exit 0""")
+        ask = ["release", "--key", "k", "--force"]
+        run = Terminal(self, *ask).shows(f"remove the holder {HOST}").type("n\n")
+        run.shows(f"with token {token}? [y/N]").type("y\n").shows("removed; its job on").end(0)
         left, = [holder["token"] for holder in self.inspected("k")["holders"]]
         self.assertNotEqual(token, left)
         self.is_held("k")
-        self.at_terminal(["release", "--key", "k", "--force"], r"""
-            expect [y/N]
-            type \n
-            end exit 75""")
+        Terminal(self, *ask).shows("[y/N]").type("\n").end(75)
         self.is_held("k")
         # with a token or --yes it never asks
-        self.at_terminal(["release", "--key", "k", "--force", "--yes"], "end exit 0")
+        Terminal(self, *ask, "--yes").end(0)
         self.is_free("k")
 
     def test_token(self):
