@@ -140,11 +140,12 @@ TEST_CASE(
   // As soon as it is connected to all that are up.
   const auto w = *third->enqueue(request(key("other"), 300s));
   std::string why;
-  CHECK(eventually([&] {
+  const bool named = eventually([&] {
     why = std::get<Waiting>(answer_of(*w)).why;
     return why.find("3 of 5 masters restarted less than 10m ago") != why.npos;
-  }));
+  });
   INFO(why);
+  CHECK(named);
   CHECK(lost(renewed_within(*holder, held, 300s)));
   // A short grace, to see its end.
   auto brief = open_redlock(m.url("?restart_grace=3s"), patient());
