@@ -51,7 +51,7 @@ Row run_cell(const Recipe& recipe, Fault fault, const Terms& terms) {
         {.argv = {terms.dlock, "release", "-q", "-b", work.url, "--recipe", work.recipe, "--force",
                   "--token", std::to_string(token), "--key", fmt::format("fault-{}", key)},
          .fds = {{1, operators_words.get()}, {2, operators_words.get()}}})
-        .wait(10);
+        .wait(60);
   };
   Nemesis nemesis({recipe, fault, *target, clients, arena, terms.keys, clock, remove}, terms.seed);
   warm_up(arena, terms.keys);
@@ -60,7 +60,7 @@ Row run_cell(const Recipe& recipe, Fault fault, const Terms& terms) {
   clients.stop();
 
   Evidence evidence{recipe, fault, arena, terms.keys, nemesis.injected(), clients.traces(), {}};
-  for (const pid_t pid : test::carriers_after(mark, arena_path, 10))
+  for (const pid_t pid : test::carriers_after(mark, arena_path, 60))
     evidence.left.push_back(fmt::format("process {}", pid));
   Row row = judge(evidence);
   row.seconds = test::boot_now() - began;

@@ -109,7 +109,7 @@ void Nemesis::to_processes(const std::vector<Victim>& victims) {
       if (s_.clients.is_running(v.key, v.dlock)) ::kill(v.dlock, SIGCONT);
     }
   }
-  if (!(stops && s_.recipe.attached)) wait_dead(victims, 10);
+  if (!(stops && s_.recipe.attached)) wait_dead(victims, 60);
   end(first);
 }
 
@@ -228,14 +228,14 @@ void Nemesis::round() {
         begin(0, static_cast<int>(v.key));
         s_.remove(v.key, v.slot->token);
       }
-      wait_dead(victims, 12);
+      wait_dead(victims, 60);
       end(before);
       break;
     }
     default: {
       const auto victims = hold(1);
       to_servers();
-      if (!not_covered(s_.recipe, s_.fault).empty()) wait_dead(victims, 3.0 * s_.recipe.ttl);
+      if (!not_covered(s_.recipe, s_.fault).empty()) wait_dead(victims, 60);
     }
   }
   let_go();
