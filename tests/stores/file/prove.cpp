@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recipe file/lease promises, measured through the Backend interface.
+// What recipe file/lease promises, counted through the Backend interface.
 //   file_prove contend [GRANTS [KILL_EVERY]]   8 processes on one key, one killed (-9) about every
 //   KILL_EVERY grants
 //   file_prove waiters N                        N clients in the queue of one key: wake-ups per
 //   grant, order
-//   file_prove crowd N [TIMES [OP_TIMEOUT_MS]]  N processes change one key at once, each TIMES:
-//   none waits for op-timeout
+//   file_prove crowd N [TIMES]                  N processes change one key at once, each TIMES: no
+//   change is lost; how long the slowest took is printed
 // Ends with 1 on any violation. The ledger is shared memory; each holder notes itself there before
-// it releases.
+// it releases. A process of a busy machine may get no turn for seconds: here nobody gives up for
+// that, and no waiter loses its place for it.
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -40,9 +42,9 @@ struct Contender {
   std::atomic<bool> doomed;  // about to be killed: it cannot note its release
 };
 struct Ledger {
-  std::atomic<std::uint64_t> clock{1}, grants, overlaps, inversions, overtakes, last_token;
+  std::atomic<std::uint64_t> clock{1}, grants, overlaps, inversions, overtakes, last_token,
+      slowest;  // of the changes of a crowd, in microseconds
   std::atomic<int> errors;
-  std::atomic<bool> go;
   Contender contender[most];
 };
 
@@ -50,6 +52,12 @@ Ledger& ledger() {
   static Ledger& l = *new (::mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE,
                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Ledger;
   return l;
+}
+
+std::unique_ptr<Backend> open_patient(const std::string& dir) {
+  file::Tuning tuning;
+  tuning.claim = Duration{10min}.count();
+  return file::open_lease(dir, {.op_timeout = 10min}, tuning);
 }
 
 Request request(const char* key) {
@@ -106,7 +114,7 @@ void enter(std::size_t me, const Lease& lease) {
 }
 
 [[noreturn]] void contend(const std::string& dir, std::size_t me, std::uint64_t goal) {
-  auto b = file::open_lease(dir, {}, {});
+  const auto b = open_patient(dir);
   while (ledger().grants < goal) {
     std::optional<Lease> lease;
     if (!take(*b, request("k"), me, lease)) ++ledger().errors, ::_exit(1);
@@ -138,8 +146,7 @@ int prove_contend(const std::string& dir, std::uint64_t goal, std::uint64_t kill
   for (std::size_t i = 0; i < n; ++i) start(i);
   std::mt19937 random(std::random_device{}());
   std::uint64_t next_kill = kill_every, kills = 0;
-  const Deadline end = later(Clock::now(), 300s);
-  while (l.grants < goal && Clock::now() < end) {
+  while (l.grants < goal && l.errors == 0) {
     ::usleep(200 + static_cast<useconds_t>(random() % 300));
     if (l.grants < next_kill) continue;
     next_kill = l.grants + kill_every / 2 + random() % kill_every;
@@ -154,8 +161,6 @@ int prove_contend(const std::string& dir, std::uint64_t goal, std::uint64_t kill
   }
   for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
   std::printf("%lu of the contenders were killed\n", kills);
-  if (l.grants < goal)
-    return std::printf("contend: only %lu grants in time  FAIL\n", l.grants.load()), 1;
   return report_violations("contend, 8 processes");
 }
 
@@ -170,9 +175,10 @@ std::size_t entries(const std::string& dir) {
 
 int prove_waiters(const std::string& dir, unsigned n) {
   const std::size_t descriptors = entries("/proc/self/fd");
-  // One wake-up each, and a few for waiters whose safety check fell into the run.
-  prove::contended({.name = "file, lease", .open = [&] { return file::open_lease(dir, {}, {}); }},
-                   {.waiters = n, .grants = n, .most_wakes = 1.1});
+  // One wake-up each; besides, each waiter looks whether one ahead was stopped.
+  prove::contended(
+      {.name = "file, lease", .open = [&] { return open_patient(dir); }},
+      {.waiters = n, .grants = n, .most_wakes = 1.1, .looks = Duration{file::Tuning{}.safety}});
   prove::must(entries(dir + "/contended") == 1, "nothing is left but the state");
   prove::must(entries("/proc/self/fd") == descriptors, "no descriptor is left");
   return prove::failed ? 1 : 0;
@@ -180,17 +186,19 @@ int prove_waiters(const std::string& dir, unsigned n) {
 
 // As many permits as contenders: they wait for nothing but the lock of the state.
 [[noreturn]] void change_often(const std::string& dir, std::size_t n, std::uint64_t times,
-                               Duration op_timeout) {
+                               int gate) {
   Ledger& l = ledger();
-  auto b = file::open_lease(dir, {.op_timeout = op_timeout}, {});
+  const auto b = open_patient(dir);
   Request r = request("crowd");
   r.mode = Mode::permit;
   r.limit = static_cast<unsigned>(n);
-  while (!l.go) ::usleep(1000);
+  char none;
+  (void)!::read(gate, &none, 1);  // until the gate is closed
   for (std::uint64_t i = 0; i < times; ++i) {
     for (const bool release : {false, true}) {
       static std::optional<Lease> lease;
       bool good = false;
+      const Deadline began = Clock::now();
       if (release) {
         good = b->release(*lease).has_value();
       } else {
@@ -202,24 +210,32 @@ int prove_waiters(const std::string& dir, unsigned n) {
         if (good) lease = std::get<Granted>(*answer).lease;
       }
       if (!good) ++l.errors, ::_exit(1);
+      const auto took = static_cast<std::uint64_t>((Clock::now() - began) / 1us);
+      for (std::uint64_t most_yet = l.slowest; took > most_yet;)
+        if (l.slowest.compare_exchange_weak(most_yet, took)) break;
       ++l.grants;
     }
   }
   ::_exit(0);
 }
 
-int prove_crowd(const std::string& dir, std::size_t n, std::uint64_t times, Duration op_timeout) {
+int prove_crowd(const std::string& dir, std::size_t n, std::uint64_t times) {
   Ledger& l = ledger();
+  int gate[2];
+  if (::pipe2(gate, O_CLOEXEC) != 0) return 1;
   std::vector<pid_t> pids;
   for (std::size_t i = 0; i < n; ++i) {
     pids.push_back(fork_contender());
-    if (pids.back() == 0) change_often(dir, n, times, op_timeout);
+    if (pids.back() != 0) continue;
+    ::close(gate[1]);
+    change_often(dir, n, times, gate[0]);
   }
-  l.go = true;
+  ::close(gate[1]);
   for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
-  std::printf("crowd %zu: %lu changes, %d errors%s\n", n, l.grants.load(), l.errors.load(),
-              l.errors ? "  FAIL" : "");
-  return l.errors || l.grants != 2 * n * times;
+  const bool bad = l.errors || l.grants != 2 * n * times;
+  std::printf("crowd %zu: %lu changes, %d errors; the slowest took %.0f ms%s\n", n, l.grants.load(),
+              l.errors.load(), static_cast<double>(l.slowest.load()) / 1e3, bad ? "  FAIL" : "");
+  return bad;
 }
 
 }  // namespace
@@ -233,8 +249,7 @@ int main(int argc, char** argv) {
   if (what == "contend") return prove_contend(dir.path(), number(2, 8000), number(3, 50));
   if (what == "waiters") return prove_waiters(dir.path(), static_cast<unsigned>(number(2, 200)));
   if (what == "crowd")
-    return prove_crowd(dir.path(), std::min<std::size_t>(number(2, 500), most), number(3, 5),
-                       Duration{1000 * number(4, 5000)});
+    return prove_crowd(dir.path(), std::min<std::size_t>(number(2, 500), most), number(3, 5));
   std::fprintf(stderr, "usage: file_prove contend|waiters|crowd [N]\n");
   return 64;
 }
