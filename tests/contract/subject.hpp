@@ -18,6 +18,14 @@ class Store {
   virtual std::unique_ptr<Backend> open(const Settings&) = 0;  // throws when it cannot
 };
 
+// What a recipe may cost its store (costs.cpp); 0: nobody promises anything.
+struct Costs {
+  double free = 0;          // requests that take a free key and give it back
+  double queued = 0;        // requests of a grant behind others and its release, at most
+  double wakes = 0;         // wake-ups of all waiters for a grant, at most
+  double permit_wakes = 0;  // the same for a permit
+};
+
 struct Subject {
   std::string name;  // "file/lease"
   const Traits* traits;
@@ -39,6 +47,7 @@ struct Subject {
   Duration shortest_ttl{400'000};
   // a try on a busy machine may end without an answer; a poll is then repeated
   bool tries_go_unanswered = false;
+  Costs costs{};
 };
 
 void add(Subject);

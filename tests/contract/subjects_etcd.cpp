@@ -21,7 +21,8 @@ const bool etcd_added = [] {
          .place_lasts = true,
          // etcd gives no lease for less than 2 s
          .real_time = true,
-         .shortest_ttl = std::chrono::milliseconds{2000}});
+         .shortest_ttl = std::chrono::milliseconds{2000},
+         .costs = traits.native ? Costs{.free = 3, .queued = 5.3, .wakes = 1.1} : Costs{}});
   return true;
 }();
 

@@ -25,9 +25,10 @@ class ShortSlots final : public Store {
 };
 
 const bool file_added = [] {
-  add({.name = "file/lease", .traits = &file::recipes[0], .make_store = [] {
-         return in_directory(file::recipes[0]);
-       }});
+  add({.name = "file/lease",
+       .traits = &file::recipes[0],
+       .make_store = [] { return in_directory(file::recipes[0]); },
+       .costs = {.free = 2, .queued = 3, .wakes = 1.1}});
   add({.name = "file/lease-tail", .traits = &file::recipes[0], .make_store = [] {
          return std::make_unique<ShortSlots>();
        }});

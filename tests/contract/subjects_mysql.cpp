@@ -33,6 +33,9 @@ const bool mysql_added = [] {
       s.owner_across_backends = false;
       s.shortest_ttl = std::chrono::seconds{1};  // wait_timeout has whole seconds
     }
+    if (suffix.empty() && traits.recipe == "lease")
+      s.costs = {.free = 2, .queued = 5.5, .wakes = 1.1};
+    if (traits.recipe == "get-lock") s.costs.free = 2;
     add(s);
   };
   for (const Traits& traits : mysql::recipes) subject(traits, "", "");

@@ -20,7 +20,10 @@ const bool zookeeper_added = [] {
          .owner_across_backends = false,  // a node belongs to a session
          .remembers = false,              // tokens rise without a record, so nothing is kept
          .real_time = true,
-         .shortest_ttl = std::chrono::milliseconds{500}});
+         .shortest_ttl = std::chrono::milliseconds{500},
+         // free: create, list, the watch for a forced release, delete
+         .costs = traits.native ? Costs{.free = 4, .queued = 8, .wakes = 1.1, .permit_wakes = 4}
+                                : Costs{}});
   return true;
 }();
 
