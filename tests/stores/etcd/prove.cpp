@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promises of recipe queue on real servers that are counts of exchanges, and of what it does under
-// faults.
+// What recipe queue does on real servers under faults.
 // etcd_prove [--full] [PART...]
 //
-// Parts: rate (beside two puts), queue, crowd (200 waiters on disk, again and again), faults
-// (grants while members are stopped, killed, cut off and late), leader (it is stopped for 15 s and
+// Parts: faults (grants while members are stopped, killed, cut off and late, judged by the checker
+// of histories), leader (it is stopped for 15 s and
 // goes on, with leases of 10 s and two jobs at the other members, under $DLOCK and under etcdctl
 // lock: how long both run).
 #include <unistd.h>
@@ -34,54 +33,11 @@ Settings settings(Duration op_timeout) {
   return s;
 }
 
-struct One {  // a server of one member
-  explicit One(bool durable)
-      : server({.members = 1, .durable = durable, .flags = {}}),
-        place{.name = durable ? "queue, on disk" : "queue, in memory",
-              .open = [this] { return open_etcd(server.url(), settings(10s)); }} {}
-  EtcdServer server;
-  Place place;
-};
-
-void rate() {
-  for (const bool durable : {false, true}) {
-    One one{durable};
-    auto client = one.server.client();
-    uncontended(one.place, {.requests = 3.05, .n = 50, .turns = full ? 12 : 4, .raw = [&] {
-                              for (int i = 0; i < 2; ++i)
-                                client
-                                    .txn("put", etcd::transaction({}, {etcd::put("x", "y")}, {}),
-                                         Clock::now() + 5s)
-                                    .value();
-                            }});
-  }
-}
-
-void contend(bool durable, unsigned waiters, int rounds, double most_exchanges) {
-  contended(One{durable}.place, {.waiters = waiters,
-                                 .grants = static_cast<long>(waiters) * rounds,
-                                 .most_requests = most_exchanges,
-                                 .looks = 10s / 3,  // each third of the ttl three
-                                 .with_first = true,
-                                 .ttl = 30s});
-}
-
-void queue() {
-  One memory{false};
-  uncontended(memory.place, {.requests = 3.05, .n = full ? 400 : 50});
-  contend(false, 8, full ? 200 : 25, 5.3);
-  contend(false, 200, full ? 10 : 2, 5.6);
-}
-
-void crowd() {
-  for (int i = 0; i < (full ? 6 : 1); ++i) contend(true, 200, 5, 5.6);
-}
-
 // ---- faults ------------------------------------------------------------------------------------
 
 void faults() {
   constexpr Duration ttl = 4s;
-  const long wanted = full ? 20'000 : 3'000;
+  const int wanted = full ? 250 : 10;  // faults
   const unsigned seed = std::random_device{}();
   EtcdServer cluster{{.members = 3, .durable = false, .flags = {}}};
   std::vector<std::unique_ptr<Proxy>> proxies;
@@ -229,7 +185,5 @@ void leader() {
 
 int main(int argc, char** argv) {
   if (const char* program = missing_etcd()) return without(program);
-  return run_parts(
-      argc, argv,
-      {{"rate", rate}, {"queue", queue}, {"crowd", crowd}, {"leader", leader}, {"faults", faults}});
+  return run_parts(argc, argv, {{"leader", leader}, {"faults", faults}});
 }

@@ -12,12 +12,12 @@ using namespace dlock::test;
 
 namespace {
 
-Result<Progress> try_url(const std::string& url, const Settings& s = quick(2s)) {
+Result<Progress> try_url(const std::string& url, const Settings& s = quick(20s, 20s)) {
   return waiter(*open_postgres(url, s), request(key("k")))->poll(0us);
 }
 
 // Acquires and releases a lock over that URL.
-bool works(const std::string& url, const Settings& s = quick(2s)) {
+bool works(const std::string& url, const Settings& s = quick(20s, 20s)) {
   const auto b = open_postgres(url, s);
   auto p = waiter(*b, request(key("k")))->poll(0us);
   if (!p) UNSCOPED_INFO(p.error().message);
@@ -25,7 +25,7 @@ bool works(const std::string& url, const Settings& s = quick(2s)) {
   return b->release(std::get<Granted>(*p).lease).value() == Released::yes;
 }
 
-bool denied(const std::string& url, const Settings& s = quick(2s)) {
+bool denied(const std::string& url, const Settings& s = quick(20s, 20s)) {
   const auto p = try_url(url, s);
   if (!p) UNSCOPED_INFO(p.error().message);
   return !p && p.error().code == Errc::denied &&
@@ -49,7 +49,7 @@ TEST_CASE("SCRAM: the right password, from each source, and a wrong one") {
     return fmt::format("postgresql://{}@127.0.0.1:{}/postgres", user, own.port());
   };
   CHECK(works(url("app:hunter2")));
-  Settings s = quick(2s);
+  Settings s = quick(20s, 20s);
   s.password = "hunter2";
   CHECK(works(url("app"), s));
   CHECK(denied(url("app:hunter22")));
@@ -126,7 +126,7 @@ TEST_CASE("a password file that has changed is read again") {
   PostgresServer own{{.hba = {"host all all 127.0.0.1/32 scram-sha-256"}}};
   own.sql("CREATE ROLE app LOGIN SUPERUSER PASSWORD 'first'");
   const SecretFile file{"first"};
-  Settings s = quick(2s);
+  Settings s = quick(20s, 20s);
   s.password = "first";
   s.password_file = file.path();
   const auto b =

@@ -31,6 +31,35 @@ TEST_CASE("a grant, its renewal and its release cost one command each on a warm 
   CHECK(backend->release(lease) == Released::was_not_held);
 }
 
+TEST_CASE("a script runs few commands, by the server's own count") {
+  RedisServer server;
+  const auto backend = open_redis(server.url() + "?restart_grace=0");
+  const Key key = *Key::parse("inside");
+  const auto count = [&] {
+    std::uint64_t all = 0;
+    for (const char* command : {"time", "hgetall", "hmget", "hset", "hdel", "pexpire", "zadd",
+                                "zrange", "zcard", "zscore"}) {
+      const std::string text =
+          info_field(server, "commandstats", fmt::format("cmdstat_{}", command));
+      if (text.starts_with("calls=")) all += std::stoull(text.substr(6));
+    }
+    return all;
+  };
+  Lease lease = acquire_or_fail(*backend, request(key));  // connected, the script is known
+  const auto renew = [&] { REQUIRE(backend->renew(lease, 10s)); };
+  const auto again = [&] {
+    release_or_fail(*backend, lease);
+    lease = acquire_or_fail(*backend, request(key));
+  };
+  renew();
+  again();
+  const std::uint64_t before = count();
+  for (int i = 0; i < 10; ++i) renew();
+  CHECK(count() == before + 10 * 4);
+  for (int i = 0; i < 10; ++i) again();
+  CHECK(count() == before + 10 * 4 + 10 * 6);
+}
+
 TEST_CASE("only the fence stays, and it expires 90 days after the last grant") {
   RedisServer server;
   auto backend = open_redis(server.url() + "?restart_grace=0");

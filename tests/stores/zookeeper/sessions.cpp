@@ -56,7 +56,7 @@ TEST_CASE("servers that have lost their data: a waiter begins anew, when its ses
   const std::uint16_t port = server->port();
   server.reset();
   const ZookeeperServer empty{{.port = port}};
-  CHECK(granted(*w, 20s));
+  CHECK(granted(*w, 60s));
 }
 
 TEST_CASE("servers that do not serve for long: a waiter keeps its place") {
@@ -77,7 +77,7 @@ TEST_CASE("servers that do not serve for long: a waiter keeps its place") {
   server.start();
   CHECK_FALSE(granted(*w, 1s));
   release_or_fail(*holder, l);
-  CHECK(granted(*w, 10s));
+  CHECK(granted(*w, 60s));
   CHECK_FALSE(granted(*behind, 200ms));
 }
 
