@@ -178,7 +178,6 @@ CONTRACT_CASE("a duplicate of hold_fd keeps the lock when its Backend is gone") 
 }
 
 CONTRACT_CASE("a killed process gives its lock up") {
-  need(subject().across_processes, "a store that other processes see");
   int ready[2];
   REQUIRE(::pipe2(ready, O_CLOEXEC) == 0);
   Fd read_end(ready[0]), write_end(ready[1]);

@@ -30,7 +30,6 @@ struct Subject {
   std::string name;  // "file/lease"
   const Traits* traits;
   std::function<std::unique_ptr<Store>()> make_store;  // throws Skip without its server
-  bool across_processes = true;                        // a forked child sees the same store
   // false: the key is free only once the holder has released
   bool forced_release_frees = true;
   // the same owner is recognised by another Backend object

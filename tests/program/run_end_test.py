@@ -91,8 +91,7 @@ class MinHold(harness.Case):
 
     def test_lock_of_the_process(self):
         """It cannot outlive dlock, which goes on holding; a signal ends that."""
-        run = self.start_lease("--recipe", "process", "--min-hold", "60s", "--", "sh", "-c",
-                               "exit 5")
+        run = self.start_key("--recipe", "flock", "--min-hold", "60s", "--", "sh", "-c", "exit 5")
         run.event("job_dead")
         run.says("--min-hold")
         run.send(TERM).end(5)

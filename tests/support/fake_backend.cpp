@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/fake_backend.hpp"
-#include <unistd.h>
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <stdexcept>
-#include "core/key_view.hpp"
 #include "support/fake_impl.hpp"
 
 namespace dlock::fake {
@@ -16,7 +13,7 @@ constexpr std::array<UrlItem, 1> items{{
     {"grant_after hang_after hang_wait hang_release drip throw_after "
      "lose lost_after renew_fails_after fail_open patience broken"},
 }};
-constexpr std::array<Traits, 2> recipes{{
+constexpr std::array<Traits, 1> recipes{{
     {.family = "fake",
      .recipe = "lease",
      .liveness = Liveness::lease,
@@ -29,17 +26,6 @@ constexpr std::array<Traits, 2> recipes{{
      .native = true,
      .weakness = "in the memory of one process, for tests",
      .starts = true},
-    {.family = "fake",
-     .recipe = "process",
-     .liveness = Liveness::process,
-     .fifo = true,
-     .shared = true,
-     .permits = true,
-     .detached = false,
-     .lock_delay = true,
-     .wakes = true,
-     .native = true,
-     .weakness = "in the memory of one process, for tests"},
 }};
 
 }  // namespace
@@ -57,19 +43,15 @@ Result<Renewal> FakeBackend::extend(const Lease& lease, Duration ttl) {
   const Deadline sent = Clock::now();
   const Micros now = now_us();
   Table table;
-  Entry* const known_one = known(table, lease.key, now);
+  Entry* const known_one = known(table, lease.key);
   if (!known_one) return Renewal{Lost{"never heard of it"}};
   Entry& e = *known_one;
-  const auto token = e.state.renew(lease.owner, leased() ? ttl.count() : never, now);
-  if (const auto held = held_.find({name(lease.key), lease.owner}); held != held_.end()) {
-    std::uint64_t rings = 0;
-    (void)!::read(held->second.bell.get(), &rings, sizeof rings);
-  }
+  const auto token = e.state.renew(lease.owner, ttl.count(), now);
   e.settle(now, false);
   if (!token) return Renewal{Lost{"the record is gone"}};
   Lease kept = lease;
   kept.token = *token;
-  kept.deadline = leased() ? lease_end(sent, ttl) : no_deadline;
+  kept.deadline = lease_end(sent, ttl);
   if (lose(RequestKind::renew)) return fail(lost_reply("renew"));
   return Renewal{Kept{std::move(kept)}};
 }
@@ -87,7 +69,7 @@ Result<Renewal> FakeBackend::renew(const Lease& lease, Duration ttl) {
   if (due(faults_.lost_after)) {
     const Micros now = now_us();
     Table table;
-    Entry& e = entry(table, lease.key, now);
+    Entry& e = entry(table, lease.key);
     e.state.release(lease.owner, now);
     e.settle(now, false);
     return Renewal{Lost{"taken away by a fault"}};
@@ -97,9 +79,6 @@ Result<Renewal> FakeBackend::renew(const Lease& lease, Duration ttl) {
 
 Result<Renewal> FakeBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd>) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
-  if (!traits_.detached)
-    return fail(Errc::usage,
-                "fake, recipe process: the lock ends with the process, it cannot be detached");
   auto answer = extend(lease, ttl);
   if (answer)
     if (auto* kept = std::get_if<Kept>(&*answer)) kept->lease.attached = false;
@@ -111,54 +90,41 @@ Result<Released> FakeBackend::release(const Lease& lease, std::optional<RunEnd>)
   if (faults_.hang_release) hang();
   const Micros now = now_us();
   Table table;
-  Entry* const known_one = known(table, lease.key, now);
+  Entry* const known_one = known(table, lease.key);
   if (!known_one) return Released::was_not_held;
   Entry& e = *known_one;
   e.spent.insert(lease.owner);
   const bool was = e.state.release(lease.owner, now);
-  held_.erase({name(lease.key), lease.owner});
   e.settle(now, false);
   if (was && lose(RequestKind::release)) return fail(lost_reply("release"));
   return was ? Released::yes : Released::was_not_held;
 }
 
-Result<Released> FakeBackend::force_release(const Key& key, std::optional<FencingToken> token) {
+// What looks from outside comes from another process, which has locks of its own: none.
+Result<Released> FakeBackend::force_release(const Key&, std::optional<FencingToken>) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
-  const Micros now = now_us();
-  Table table;
-  Entry* const known_one = known(table, key, now);
-  if (!known_one) return Released::was_not_held;
-  Entry& e = *known_one;
-  for (const auto& h : e.state.holders)
-    if (!token || h.token == *token) e.ring(h.ticket);
-  const bool was = token == FencingToken{0} ? false : e.state.force_release(token.value_or(0)) > 0;
-  e.settle(now, false);
-  return was ? Released::yes : Released::was_not_held;
+  return Released::was_not_held;
 }
 
-Result<Validity> FakeBackend::check(const Key& key, const GrantId& id) {
+Result<Validity> FakeBackend::check(const Key&, const GrantId&) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
-  const Micros now = now_us();
-  Table table;
-  const Entry* e = known(table, key, now);
-  const auto holds = [&](const auto& h) { return is(h, id) && h.deadline > now; };
-  return e && std::any_of(e->state.holders.begin(), e->state.holders.end(), holds)
-             ? Validity::valid
-             : Validity::stale;
+  return Validity::stale;
 }
 
-Result<std::optional<KeyView>> FakeBackend::inspect(const Key& key) {
+Result<std::optional<KeyView>> FakeBackend::inspect(const Key&) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
-  Table table;
-  const Entry* e = known(table, key, now_us());
-  if (!e) return std::optional<KeyView>{};
-  return std::optional{view(e->state, key.text(), now_us())};
+  return std::optional<KeyView>{};
+}
+
+Result<std::vector<std::string>> FakeBackend::names() {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  return std::vector<std::string>{};
 }
 
 Result<Starts> FakeBackend::starts(const Key& key) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   Table table;
-  const Entry* e = known(table, key, now_us());
+  const Entry* e = known(table, key);
   Starts s{wall_micros(), e ? e->start : std::nullopt};
   if (s.last && s.last->until <= s.now) s.last.reset();
   return s;
@@ -168,21 +134,12 @@ Result<Noted> FakeBackend::note_start(const Lease& lease, const StartChange& cha
   if (const auto begun = begin(); !begun) return fail(begun.error());
   const Micros now = now_us();
   Table table;
-  Entry* const e = known(table, lease.key, now);
+  Entry* const e = known(table, lease.key);
   if (!e || !e->state.holder(lease.owner, now)) return Noted::not_held;
   if (!change.fits(e->start, wall_micros())) return Noted::other_start;
   e->start = change.is;
   if (lose(RequestKind::note)) return fail(lost_reply("note the start"));
   return Noted::yes;
-}
-
-Result<std::vector<std::string>> FakeBackend::names() {
-  if (const auto begun = begin(); !begun) return fail(begun.error());
-  Table table;
-  std::vector<std::string> all;
-  for (const std::string& full : table.keys(store_))
-    if (full.starts_with(prefix_)) all.push_back(full.substr(prefix_.size()));
-  return all;
 }
 
 namespace {

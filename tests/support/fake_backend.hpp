@@ -5,11 +5,8 @@
 //   fake:[NAME][?item=value&...]     every NAME is a store of its own; all backends of a process
 //   that name it share it
 //
-// Recipe `lease` (default): Liveness::lease. Time alone ends a holder, a waiter that is silent for
-// `patience` is dropped. Recipe `process`: Liveness::process. Holders and waiters live as long as
-// the write end of their
-//   pipe (`hold_fd`) is open; no deadline, no detached lease; a forced release makes `alarm_fd`
-//   readable.
+// Its recipe is `lease`: time alone ends a holder, a waiter that is silent for `patience` is
+// dropped. Nothing is known of locks of other processes.
 //
 // Faults. They belong to one Backend object (its own counters), not to the store:
 //   grant_after=D         for D after the first poll every acquisition is answered Waiting (or
@@ -25,8 +22,7 @@
 //   gone and the answer is Lost renew_fails_after=N   the first N renewals work, the next ones are
 //   answered Errc::unavailable, nothing is changed fail_open=denied|unavailable|cannot_create every
 //   call fails with this error broken=1              every backend object has a store of its own,
-//   so the lock does not exclude patience=D            `lease`: the longest silence of a waiter
-//   (1s)
+//   so the lock does not exclude patience=D            the longest silence of a waiter (1s)
 // Durations and numbers as on the command line; anything else is Errc::usage.
 #pragma once
 #include <memory>

@@ -6,12 +6,6 @@
 
 namespace dlock::fake {
 
-// A contender of recipe `process` lives as long as one of these is open.
-struct Life {
-  std::uint64_t ticket = 0;
-  Fd bell{}, write_end{};
-};
-
 class FakeBackend final : public Backend {
  public:
   FakeBackend(std::string store, std::string prefix, const Traits& traits, Faults faults,
@@ -41,7 +35,6 @@ class FakeBackend final : public Backend {
  private:
   friend class FakeWaiter;
 
-  bool leased() const noexcept { return traits_.liveness == Liveness::lease; }
   std::string name(const Key& key) const { return prefix_ + key.text(); }
 
   // Every call begins here: the drip, and the error of a store that cannot be opened.
@@ -55,15 +48,13 @@ class FakeBackend final : public Backend {
     faults_.lose = RequestKind::none;
     return true;
   }
-  Entry& entry(Table& table, const Key& key, Micros now) {
-    Entry& e = table.at(store_, name(key));
-    e.reap(now);
+  Entry& entry(Table& table, const Key& key) {
     ++counters_.requests;
-    return e;
+    return table.at(store_, name(key));
   }
   // nullptr: unknown.
-  Entry* known(Table& table, const Key& key, Micros now) {
-    return table.find(store_, name(key)) ? &entry(table, key, now) : nullptr;
+  Entry* known(Table& table, const Key& key) {
+    return table.find(store_, name(key)) ? &entry(table, key) : nullptr;
   }
   Result<Renewal> extend(const Lease&, Duration ttl);
 
@@ -73,7 +64,6 @@ class FakeBackend final : public Backend {
   const int interrupt_fd_;
   std::uint64_t renewals_ = 0;
   Counters counters_;
-  std::map<std::pair<std::string, Owner>, Life> held_;  // recipe `process`
 };
 
 class FakeWaiter final : public Waiter {
@@ -86,18 +76,17 @@ class FakeWaiter final : public Waiter {
   struct Step {
     Progress progress = Waiting{};
     Deadline wake_at = no_deadline;
-    std::vector<Fd> watched;
   };
   Step ask();
   Step held_back() const;
-  Granted granted(const LockState::Granted&, Entry&, Deadline sent);
-  void make_life(Entry&, std::uint64_t ticket);
-  bool sleep_until(Deadline, const Step&);
+  void make_bell(Entry&, std::uint64_t ticket);
+  bool sleep_until(Deadline);
 
   FakeBackend& backend_;
   const Request request_;
   std::optional<Deadline> closed_until_, unknown_since_;
-  Life life_;
+  std::uint64_t ticket_ = 0;
+  Fd bell_;
   std::uint64_t polls_ = 0;
 };
 

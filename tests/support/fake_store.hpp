@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 #include "core/backend.hpp"
 #include "core/lock_state.hpp"
 #include "util/fd.hpp"
@@ -17,22 +16,15 @@ Micros now_us() noexcept;  // CLOCK_BOOTTIME
 
 struct Entry {
   LockState state;
-  std::map<std::uint64_t, Fd> bells;  // ticket -> eventfd: wakes a waiter, alarms a holder
-  // ticket -> read end of a pipe: end of file proves that the contender is gone
-  std::map<std::uint64_t, Fd> lives;
+  std::map<std::uint64_t, Fd> bells;  // ticket -> eventfd: wakes a waiter
   // owners after a release or cancel: they must not come back (lease.hpp)
   std::set<Owner> spent;
   std::optional<Start> start;  // noted
 
-  // Removes every contender whose pipe has ended.
-  void reap(Micros now);
   // After each transition: wakes waiters that may run now, drops dead ones. `granted`: a new head
   // may have to watch more holders.
   void settle(Micros now, bool granted);
   void ring(std::uint64_t ticket) const;
-  // The contenders whose end can change the place of the waiter at `rank`: its predecessor, or for
-  // the head every holder. Duplicates.
-  std::vector<Fd> watch(std::size_t rank) const;
 };
 
 // The mutex is held as long as this lives.
@@ -41,7 +33,6 @@ class Table {
   Table();
   Entry& at(const std::string& store, const std::string& key);          // created when missing
   Entry* find(const std::string& store, const std::string& key) const;  // nullptr: unknown
-  std::vector<std::string> keys(const std::string& store) const;        // in byte order
 
  private:
   std::unique_lock<std::mutex> lock_;
