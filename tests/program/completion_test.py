@@ -70,7 +70,8 @@ class Completion(harness.Case):
         rows.append(("run -b file:PLACE/som",
                      ["-o filenames -o nospace", self.dir + "/some where"]))
         script += 'completed "dlock run -b file:$PWD/som" 5 run -b file : "$PWD/som"\n'
-        done = self.program("bash", "-c", script, made + "/dlock", env={"XDG_CONFIG_HOME": "xdg"})
+        done = self.program("bash", "-c", script, made + "/dlock", env={"XDG_CONFIG_HOME": "xdg"},
+                            bound=harness.BOUND * len(rows))
         shown = [text[:-1].split("\n") for text in done.out.split("\0")[:-1]]
         self.assertEqual(len(rows), len(shown), done)
         for (line, wanted), words in zip(rows, shown):
