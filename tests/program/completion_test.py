@@ -31,6 +31,8 @@ def setUpModule():
 
 
 class Completion(harness.Case):
+    bound = 4 * harness.BOUND  # of a bash that starts hundreds of programs
+
     def test_bash(self):
         """Schemes, the recipes of one backend, keys, profiles and files."""
         for key in "nightly", "no$(touch expanded)", "other":
@@ -70,8 +72,7 @@ class Completion(harness.Case):
         rows.append(("run -b file:PLACE/som",
                      ["-o filenames -o nospace", self.dir + "/some where"]))
         script += 'completed "dlock run -b file:$PWD/som" 5 run -b file : "$PWD/som"\n'
-        done = self.program("bash", "-c", script, made + "/dlock", env={"XDG_CONFIG_HOME": "xdg"},
-                            bound=harness.BOUND * len(rows))
+        done = self.program("bash", "-c", script, made + "/dlock", env={"XDG_CONFIG_HOME": "xdg"})
         shown = [text[:-1].split("\n") for text in done.out.split("\0")[:-1]]
         self.assertEqual(len(rows), len(shown), done)
         for (line, wanted), words in zip(rows, shown):

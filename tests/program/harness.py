@@ -244,6 +244,7 @@ class Case(unittest.TestCase):
     """Each test has its own directory, `self.dir`, in which it and its programs run, with an empty
     one for the locks, `self.locks`, which is the backend of its environment, `self.env`."""
     makes_locks = True
+    bound = BOUND  # s, of a program, where nothing is promised
 
     def setUp(self):
         self.dir = os.path.realpath(tempfile.mkdtemp(prefix="dlock."))
@@ -265,7 +266,7 @@ class Case(unittest.TestCase):
 
     # Programs
 
-    def program(self, *words, wanted=0, env=None, bound=BOUND, **more):
+    def program(self, *words, wanted=0, env=None, bound=None, **more):
         """A program to its end. `wanted` is its status, some of them, or None for any."""
         more.setdefault("cwd", self.dir)
         if "input" not in more:
@@ -273,6 +274,7 @@ class Case(unittest.TestCase):
         if "stdout" not in more:
             more["stdout"] = subprocess.PIPE
         more.setdefault("stderr", subprocess.PIPE)
+        bound = bound or self.bound
         try:
             done = subprocess.run(words, timeout=bound, encoding="utf-8", errors="surrogateescape",
                                   env={**self.env, **(env or {})}, check=False, **more)
