@@ -340,10 +340,15 @@ class Examples(harness.Case):
     def test_cluster(self):
         """And what watches it."""
         text = not_run("dlock-run.1", "no Kubernetes here: its command is asked to explain itself",
-                       "apiVersion: batch/v1", "            command:")
+                       "apiVersion: batch/v1", "            secret:")
         command = re.search(r"(?m)^ *command: \[(.*)\]$", text)[1]
         if self.built_with("redis"):
             self.explained(re.sub('[,"]', "", command))
+        text = not_run("dlock-run.1", "no Docker here", "services:", "  locks: {file")
+        command = re.search(r"(?m)^ *command: (.*)$", text)[1]
+        if self.built_with("redis"):
+            write("secret", "canary\n")
+            self.explained(command.replace("/run/secrets/locks", "secret"))
         text = not_run("dlock-run.1", "no Prometheus here: the figure that it asks for is written",
                        "- alert: NightlyTooOld", "  annotations:")
         self.dlock("run", "--metrics-file", "figures", "--key", "nightly", "--", "true")
@@ -354,17 +359,32 @@ class Examples(harness.Case):
         """What is started is a command line that dlock takes."""
         not_run("dlock-run.1", "no systemd runs here: its ExecStart is asked to explain itself",
                 "[Unit]", "ExecStart=/usr/bin/dlock run --key leader -- /usr/bin/worker --notify")
+        not_run("dlock-run.1", "likewise", "DynamicUser=yes",
+                "ExecStart=/usr/bin/dlock run -b redis")
         starts = re.findall("(?m)^ExecStart=.*(dlock run.*)", "\n".join(lines_of("dlock-run.1")))
-        self.assertEqual(3, len(starts))
+        self.assertEqual(4, len(starts))
+        write("secret", "canary\n")
         for line in starts:
-            self.explained(line)
+            if self.built_with("redis") or "redis:" not in line:
+                self.explained(line.replace("%d/locks", "secret"))
 
-    def test_what_others_write(self):
-        """And what is written here."""
-        lines = re.findall(r"(?m)^\.It .* Ta (dlock run .*)", read(ROOT + "/man/dlock-run.1"))
-        self.assertGreaterEqual(len(lines), 4)
-        self.shell("set -e\n" + "\n".join(lines))
-        self.assertEqual(len(lines), len(re.findall("(?m)^c ", read("calls"))))
+    def test_migrating(self):
+        """What is written instead of the line of another tool is a command line that dlock takes."""
+        lines = lines_of("dlock-migrating.7")
+        covered.update(f"dlock-migrating.7: {line}" for line in lines)
+        new = [line.rpartition("/usr/bin/")[2] for line in lines if "dlock run " in line]
+        self.assertGreaterEqual(len(new), 10)
+        for line in new:
+            scheme = re.search("-b '?([a-z]+):", line)
+            if self.built_with({"postgres": "postgresql"}.get(scheme[1], scheme[1])
+                               if scheme else "file"):
+                self.explained(line)
+        # And what flock(1) holds, the new line does not get.
+        line = new[0].replace("/run/lock", self.dir)
+        self.assertIn("?recipe=flock", line)
+        self.program("flock", "report.lock", "bash", "-c", line, wanted=9)
+        self.shell(line)
+        self.called("report ")
 
     def test_servers(self):
         """The command lines are taken; the servers are those of other tests."""
