@@ -162,8 +162,9 @@ void Policy::on(const event::Tick&, Deadline now) {
       say(Note::descendants);
     notice_at_ = dying ? later(now, next_notice) : no_deadline;
   }
-  if (dying && now >= later(deadline_, grace_to_die)) {
-    // the store has granted the lock to others long ago: waiting longer is useless
+  // The store has granted the lock to others long ago, and the guard goes on alone. Without a guard
+  // dlock is the last who ends the tree, and who holds the locks of the runs in it.
+  if (dying && phase_ != Phase::own_sweep && now >= later(deadline_, grace_to_die)) {
     gave_up_ = true;
     return end(result());
   }

@@ -178,6 +178,22 @@ TEST_CASE("a member that will not die is given up only long after the lease; not
   CHECK(s.policy.abandoned());
 }
 
+// It has the rest of the tree, and the locks of the runs in it.
+TEST_CASE("without a guard dlock gives up no member, however long ago the lease ended") {
+  Story s(leased());
+  s.running().after(24s).see(event::Expired{}).after(5s);
+  SECTION("that the guard had killed") { s.see(event::Killing{}).see(event::GuardGone{}); }
+  SECTION("of a guard that killed nobody") { s.see(event::GuardGone{}); }
+  while (s.now < start + 60s) {
+    s.alarm();
+    REQUIRE_FALSE(s.outcome());
+  }
+  CHECK(s.does(Do::sweep_own));
+  s.see(event::OwnSweepDone{});
+  CHECK_FALSE(s.does(Do::release));
+  CHECK(s.ends_with(status_lost));
+}
+
 TEST_CASE("dlock does not wait for an unanswered release") {
   Story s(leased());
   s.running().finishes(5).alarm();
