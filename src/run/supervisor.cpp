@@ -400,7 +400,8 @@ void Supervisor::reap_guard() {
   if (guard_reaped_) return;
   if (const auto process = process_stat(guard_pid_); process) guard_started_ = process->id.start;
   ::sched_yield();  // as at the end
-  guard_reaped_ = ::waitpid(guard_pid_, nullptr, WNOHANG) == guard_pid_;
+  // ECHILD: the sweep has reaped it among the members
+  guard_reaped_ = ::waitpid(guard_pid_, nullptr, WNOHANG) != 0;
 }
 
 }  // namespace dlock::run
