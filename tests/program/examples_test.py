@@ -53,7 +53,7 @@ def words(text):
         for old, new in ((r"^\$ .*", ""), ("on host .*", "on host"),
                          ("its job on [^ ]+", "its job on"),
                          (r"[a-z0-9.-]+:[0-9]+ \([a-z0-9_-]+\)", "HOLDER"),
-                         ("id [0-9a-f]+", "id"), ("file:[^ ,']*", "file:")):
+                         ("id [0-9a-f]+", "id"), ("time zone .*", "time zone"), ("file:[^ ,']*", "file:")):
             line = re.sub(old, new, line, count=1)
         line = re.sub("in [0-9dhmsu.]+|now(,|$)", "in", line)
         line = re.sub(" +", " ", re.sub("[0-9][0-9TZdhmsu.:-]*", "", line))
