@@ -118,11 +118,16 @@ void InnerHolds::serve() {
   accept();
 }
 
-// One at a time: others may connect without end.
+// One of our user's, and before it as many of strangers as the queue of dlock holds: they may
+// connect without end.
 void InnerHolds::accept() {
-  Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (fd && is_same_user(fd.get())) offers_.push_back(std::move(fd));
-  else if (!fd) is_full_ = is_scarcity(errno) && errno != EAGAIN;
+  for (int tries = 0; tries < unread_by_dlock; ++tries) {
+    Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd) is_full_ = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+    else if (is_same_user(fd.get())) offers_.push_back(std::move(fd));
+    else continue;
+    return;
+  }
 }
 
 // The socket is taken by a look at the message, which stays until the connection is closed: it is
