@@ -106,7 +106,7 @@ void suspend(const Place& at) {
       check(boot_now() - woke < 1 + promised + load,
             fmt::format("{}: renewed {:.1f} s late", name, boot_now() - woke));
     }
-    // Until a wait ends busy. One that used up its 200 ms counts where the store was quick around it.
+    // Until a wait ends busy. One that used up its time counts if the store was quick around it.
     int tries = 0, counted = 0;
     std::string how;
     double woke = 0, ended = 0;

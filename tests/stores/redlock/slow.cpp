@@ -8,8 +8,8 @@ using namespace dlock::test;
 
 namespace {
 
-// Whether a whole run (connections, a grant and its release) ends at once, at one of many tries on a
-// busy machine. What waits for a master does so each time, and that long.
+// Whether a whole run (connections, a grant and its release) ends at once, at one of many tries: a
+// busy machine is late at some of them, and what waits for a master is at each.
 bool runs_at_once(const std::string& url) {
   return eventually([&] {
     const Deadline began = Clock::now();
