@@ -8,8 +8,8 @@ names = []
 
 
 def ports_of_servers():
-    """None of those that the kernel gives to connections: one could have the port of a server that
-    is not up yet, or is down for a while."""
+    """None of those that the kernel gives to a bind to port 0 and to connections: another test
+    could get that of a server that is not up yet, or is down for a while."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
         low, high = map(int, file.read().split())
     for ports in range(10000, low), range(high + 1, 65536):
@@ -19,7 +19,7 @@ def ports_of_servers():
 
 
 def free_port():
-    """No connection and no other test gets it until this process ends, and with it the name."""
+    """Nothing else gets it until this process ends, and with it the name."""
     ports = ports_of_servers()
     begin = random.randrange(len(ports))
     for port in *ports[begin:], *ports[:begin]:

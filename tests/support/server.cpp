@@ -51,8 +51,8 @@ struct Ports {
   int first, last;
 };
 
-// None of those that the kernel gives to connections: one could have the port of a server that is
-// not up yet, or is down for a while.
+// None of those that the kernel gives to a bind to port 0 and to connections: another test could
+// get that of a server that is not up yet, or is down for a while.
 Ports ports_of_servers() {
   int low = 32768, high = 60999;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> low >> high;

@@ -23,7 +23,7 @@ std::string data_place(bool durable);
 
 using TestDirectory = TempDir;
 
-// A port for a server. No connection and no other test gets it until this process ends.
+// A port for a server. Nothing else gets it until this process ends.
 std::uint16_t free_port();
 
 void write_file(const std::string& path, std::string_view text);  // throws
