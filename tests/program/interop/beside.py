@@ -21,9 +21,8 @@ def check(what, condition, detail=""):
 
 
 def command(server, recipe, verb, *rest):
-    lease = ["--ttl", "4s"] if verb == "run" else []
     url = server.url + ITEMS[server.kind] + recipe
-    return [os.environ["DLOCK"], verb, "-b", url, "-q", *lease, *rest]
+    return [os.environ["DLOCK"], verb, "-b", url, "-q", *rest]
 
 
 def dlock(server, recipe, verb, *rest):

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 import zlib
 
 from beside import Store, check, command, main, missing, within
@@ -22,6 +21,7 @@ KINDS = [("hashtext", "nightly", "hashtext('nightly')"),
          ("int8", RAILS, RAILS),
          ("int4,int4", "7,42", "7,42"),
          ("crc32", "nightly", f"{zlib.crc32(b'nightly') & 0x7fffffff},0")]  # with_advisory_lock
+WAITING = "(SELECT count(*) FROM pg_locks WHERE locktype='advisory' AND NOT granted)"
 
 
 class Psql:
@@ -68,11 +68,10 @@ def both_ways(server, client, other, kind, key, sql):
     seen = subprocess.run(dlock("inspect", key), capture_output=True, text=True, check=False)
     check(f"{name}: inspect shows a stranger", "held by another program" in seen.stdout, seen)
     waiter = subprocess.Popen(dlock("run", "--key", key, "--", "true"))
-    within("dlock waits", lambda: other.ask(
-        "(SELECT count(*) FROM pg_locks WHERE locktype='advisory' AND NOT granted)") == "1")
+    within("dlock waits", lambda: other.ask(WAITING) == "1")
     check(f"{name}: dlock does not run", waiter.poll() is None)
     check(f"{name}: releases", client.ask(f"pg_advisory_unlock({sql})") == "t")
-    check(f"{name}: dlock runs then", waiter.wait(30) == 0)
+    check(f"{name}: dlock runs then", waiter.wait(60) == 0)
     with tempfile.TemporaryDirectory() as work:
         job = f"touch {work}/held; until [ -e {work}/end ]; do sleep 0.02; done; touch {work}/ended"
         holder = subprocess.Popen(dlock("run", "--key", key, "--", "sh", "-c", job))
@@ -81,12 +80,11 @@ def both_ways(server, client, other, kind, key, sql):
         waits = subprocess.Popen(["psql", "-XAtq", server.url, "-c",
                                   f"SELECT pg_advisory_lock({sql})"],
                                  stdout=subprocess.DEVNULL)
-        time.sleep(0.3)
-        check(f"{name}: psql -c waits", waits.poll() is None)
+        within("psql -c waits", lambda: other.ask(WAITING) == "1")
         open(work + "/end", "w", encoding="ascii").close()
-        check(f"{name}: psql -c ends", waits.wait(30) == 0)
+        check(f"{name}: psql -c ends", waits.wait(60) == 0)
         check(f"{name}: only then", os.path.exists(work + "/ended"))
-        check(f"{name}: dlock ends", holder.wait(30) == 0)
+        check(f"{name}: dlock ends", holder.wait(60) == 0)
     within("it is free", lambda: client.ask(f"pg_try_advisory_lock({sql})") == "t")
     client.ask("pg_advisory_unlock_all()")
 

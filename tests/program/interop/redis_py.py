@@ -3,7 +3,6 @@
 """dlock's recipe `set` and the Lock of redis-py on the same key exclude each other, both ways and
 under contention."""
 import subprocess
-import time
 
 import beside
 from beside import check, dlock
@@ -23,12 +22,12 @@ def redis_py_holds(server, client):
     seen = dlock(server, "set", "inspect", "nightly")
     foreign = "held by another program" in seen.stdout + seen.stderr
     check("inspect shows a foreign holder", foreign, seen)
-    waiter = subprocess.Popen(
-        beside.command(server, "set", "run", "--key", "nightly", "--", "true"))
-    time.sleep(0.3)
-    check("dlock waits", waiter.poll() is None)
+    waiter = subprocess.Popen(beside.command(server, "set", "run", "--status", "1", "--key",
+                                             "nightly", "--", "true"), stdout=subprocess.PIPE)
+    check("dlock waits", b'"waiting"' in waiter.stdout.readline())
     lock.release()
-    check("dlock runs when redis-py has released", waiter.wait(10) == 0)
+    check("dlock runs when redis-py has released", waiter.wait(60) == 0)
+    waiter.stdout.close()
 
 
 def redis_py_without_timeout(server, client):
