@@ -51,8 +51,8 @@ class Dlock {
   Process process_;
 };
 
-// With all the time that a store on a busy machine may need: an answer that comes late would end the
-// benchmark, or be an error of it.
+// With all the time that a store on a busy machine may need: an answer that comes late would end
+// the benchmark, or be an error of it.
 inline std::vector<std::string> bench(const Store& s, std::vector<std::string> more) {
   std::vector<std::string> words{"bench", "-b",           s.url(), "--prefix",          "b-", "-c",
                                  "3",     "--op-timeout", "60s",   "--connect-timeout", "60s"};
