@@ -3,7 +3,7 @@
 and a store of its own, starts dlock without a shell, and waits for events, with a bound. At its end
 no process of it is left. When it fails it says what dlock said, and how to repeat it."""
 import json, os, re, select, shlex, shutil, signal, subprocess
-import sys, tempfile, time, unittest
+import sys, tempfile, time, traceback, unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -75,11 +75,11 @@ def kill(*pids, sig=signal.SIGKILL):
 
 
 def marked(mark):
-    """The processes that have this in their environment."""
+    """The processes that have a variable in their environment that begins so."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/environ", "rb") as environment:
-                if mark.encode() in environment.read().split(b"\0"):
+                if any(one.startswith(mark.encode()) for one in environment.read().split(b"\0")):
                     yield int(pid)
         except OSError:
             pass
@@ -247,7 +247,10 @@ class Case(unittest.TestCase):
     bound = BOUND  # s, of a program, where nothing is promised
 
     def setUp(self):
-        self.dir = os.path.realpath(tempfile.mkdtemp(prefix="dlock."))
+        self.settle(tempfile.mkdtemp(prefix="dlock."))
+
+    def settle(self, directory):
+        self.dir = os.path.realpath(directory)
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
         self.addCleanup(os.chdir, "/")
         os.chdir(self.dir)
@@ -258,11 +261,12 @@ class Case(unittest.TestCase):
             os.mkdir(self.locks, 0o700)
         self.file = "file:" + self.locks
         self.env = {**clean, "HOME": self.dir, "DLOCK": DLOCK, "DLOCK_BACKEND": self.file,
-                    "MARK_OF_TEST": self.dir}
+                    "MARK_OF_TEST": self.dir + "/"}
 
     def end_all(self):
-        """Ends the processes that the case has left: all that have its mark."""
-        kill(*marked(f"MARK_OF_TEST={self.dir}"))
+        """Ends the processes that the case has left: all that have its mark, or that of a part of
+        it (side_by_side)."""
+        kill(*marked(f"MARK_OF_TEST={self.dir}/"))
 
     # Programs
 
@@ -416,6 +420,52 @@ class Case(unittest.TestCase):
         held.handle = held.out.strip()
         return held
 
+    # Several at a time
+
+    def side_by_side(self, rows, question):
+        """What question(*row) returns for each row. Each is asked in a process and a directory of
+        its own, all at once, since most of their time is a wait for leases. What they share is
+        made before."""
+        asked, answers = [], []
+        for row in rows:
+            end, other = os.pipe()
+            pid = os.fork()
+            if not pid:
+                self.answer(row, question, other)
+            os.close(other)
+            asked.append((row, pid, end))
+        for row, pid, end in asked:
+            with self.subTest(str(row)):
+                try:
+                    failed, answer = json.loads(rest(end, 10 * BOUND))
+                finally:
+                    os.close(end)
+                    kill(pid)  # but for a bound that was passed it has ended
+                    os.waitpid(pid, 0)
+                if failed:
+                    self.fail(failed)
+                answers.append(answer)
+        return answers
+
+    def answer(self, row, question, end):
+        failed, answer = "", None
+        try:
+            self._cleanups = []  # those of the parent are not ours
+            self.settle(tempfile.mkdtemp(dir=self.dir))
+            try:
+                answer = question(*row)
+            finally:
+                failed = "".join(map(str, self.said[-6:]))
+                while self._cleanups:
+                    function, words, more = self._cleanups.pop()
+                    function(*words, **more)
+            failed = ""
+        except BaseException as error:
+            failed = f"{error}\n{traceback.format_exc(chain=False)}{failed}"
+        finally:
+            os.write(end, json.dumps([failed[-30000:], answer]).encode())
+            os._exit(0)
+
     # Jobs that judge
 
     def killed(self, call, n, *words):
@@ -427,10 +477,11 @@ class Case(unittest.TestCase):
         self.program(*trace, DLOCK, *words, wanted=None)
         return "killed by SIGKILL" in read(log)
 
-    def judged(self, then="exec sleep 600"):
-        """A job that only one process at a time may be: it leaves `overlap` if another is there."""
+    def judged(self, then="exec sleep 600", of=""):
+        """A job that only one process at a time may be: it leaves `overlap` if another is there.
+        `of`: which, if there are several such jobs."""
         return ["sh", "-c",
-                f"exec 9>{self.dir}/judge; flock -n 9 || touch {self.dir}/overlap; "
+                f"exec 9>{self.dir}/judge{of}; flock -n 9 || touch {self.dir}/overlap; "
                 f"echo $$ >>{self.dir}/ran; {then}"]
 
     def runs(self):  # how often the judged job was started
