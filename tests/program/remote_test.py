@@ -42,7 +42,7 @@ class Ssh(harness.Case):
 
     def there(self, *words, options=()):
         """The arguments of ssh, for dlock there."""
-        mark = "MARK_OF_TEST=" + self.dir
+        mark = f"MARK_OF_TEST={self.dir}/"
         return ["-F", "client", *options, "there",
                 f"cd {self.dir} && exec env {mark} {shlex.join([DLOCK, *words])}"]
 
