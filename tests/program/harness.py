@@ -456,9 +456,7 @@ class Case(unittest.TestCase):
                 answer = question(*row)
             finally:
                 failed = "".join(map(str, self.said[-6:]))
-                while self._cleanups:
-                    function, words, more = self._cleanups.pop()
-                    function(*words, **more)
+                self.doCleanups()
             failed = ""
         except BaseException as error:
             failed = f"{error}\n{traceback.format_exc(chain=False)}{failed}"

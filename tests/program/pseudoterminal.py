@@ -16,7 +16,7 @@ class Terminal(harness.Run):
         termios.tcsetattr(slave, termios.TCSANOW, modes)
         termios.tcsetwinsize(slave, (24, 120))
         self.text, self.found = "", 0
-        self.mark = f"MARK_OF_TERMINAL={slave}.{harness.Run.number}"
+        self.mark = f"MARK_OF_TERMINAL={slave}.{harness.Run.number}/"
         super().__init__(test, *words, stdin=slave, stdout=slave, stderr=slave,
                          start_new_session=True,
                          preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
