@@ -1,11 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every example of the README and the manual is run here once, or named with the reason why it is
 not."""
-import glob, itertools, os, re, subprocess
+import glob, itertools, json, os, re, shutil, signal, subprocess
 import harness
 from harness import DLOCK, ROOT, read, write
 
 covered = set()
+# An old success, none at all, and one of today.
+ALERT_TEST = """rule_files: [rules.yml]
+tests:
+- interval: 1m
+  input_series: [{series: 'FIGURE}', values: '0+0x3000'}]
+  alert_rule_test:
+  - eval_time: 2000m
+    alertname: NightlyTooOld
+    exp_alerts: [{exp_labels: {key: nightly}, exp_annotations: {summary: "SUMMARY"}}]
+  - {eval_time: 60m, alertname: NightlyTooOld, exp_alerts: []}
+- interval: 1m
+  input_series: []
+  alert_rule_test:
+  - eval_time: 1m
+    alertname: NightlyTooOld
+    exp_alerts: [{exp_labels: {key: nightly}, exp_annotations: {summary: "SUMMARY"}}]
+"""
 
 
 def lines_of(page):
@@ -53,12 +70,22 @@ def words(text):
         for old, new in ((r"^\$ .*", ""), ("on host .*", "on host"),
                          ("its job on [^ ]+", "its job on"),
                          (r"[a-z0-9.-]+:[0-9]+ \([a-z0-9_-]+\)", "HOLDER"),
-                         ("id [0-9a-f]+", "id"), ("time zone .*", "time zone"), ("file:[^ ,']*", "file:")):
+                         ("id [0-9a-f]+", "id"), ("time zone .*", "time zone"),
+                         ("file:[^ ,']*", "file:")):
             line = re.sub(old, new, line, count=1)
         line = re.sub("in [0-9dhmsu.]+|now(,|$)", "in", line)
         line = re.sub(" +", " ", re.sub("[0-9][0-9TZdhmsu.:-]*", "", line))
         found.append(line.replace("in,", "in").replace(",", ""))
     return [line for line in found if line]
+
+
+def fields(view):
+    """The names in an object, and in those in it; of a list its first."""
+    if isinstance(view, list):
+        return [fields(one) for one in view[:1]]
+    if not isinstance(view, dict):
+        return None
+    return {name: fields(value) for name, value in view.items()}
 
 
 def shown(first, last):
@@ -263,9 +290,17 @@ class Examples(harness.Case):
 
     def test_others(self):
         """Looking, renewing, forcing."""
-        for first in "dlock inspect --held", "dlock inspect 'svc-", "dlock inspect -J":
+        for first in "dlock inspect --held", "dlock inspect 'svc-":
             done = self.dlock("run", "--key", "nightly", "-c", example("dlock-inspect.1", first))
             self.assertNotEqual("", done.out)
+        held = self.hold_by_job("fresh")
+        view = json.loads(not_run("dlock-inspect.1", "its fields are compared",
+                                  '{"key": "nightly"', ' "complete": true}'))
+        self.assertEqual(fields(view), fields(self.dlock("inspect", "-J", "fresh").json))
+        listed = self.dlock("inspect", "-J").json
+        self.assertEqual({"keys", "backend", "complete"}, set(listed))
+        self.assertEqual(set(view), {*listed["keys"][0], "last_start", "backend", "complete"})
+        held.send(signal.SIGTERM).end()
         self.shell(example("dlock-renew.1", "dlock renew --key"),
                    env={"DLOCK_HANDLE": self.acquired("--key", "migrate")})
         held = self.hold_by_job("deploy")
@@ -354,6 +389,12 @@ class Examples(harness.Case):
         self.dlock("run", "--metrics-file", "figures", "--key", "nightly", "--", "true")
         figure = re.search('dlock_last[a-z_]*{key="nightly"', text)[0]
         self.assertIn("\n" + figure, "\n" + read("figures"))
+        if shutil.which("promtool"):
+            rules = text.replace("\n", "\n  ")
+            write("rules.yml", f"groups:\n- name: dlock\n  rules:\n  {rules}\n")
+            write("test.yml", ALERT_TEST.replace("FIGURE", figure).replace(
+                "SUMMARY", re.search('summary: "(.*)"', text)[1]))
+            self.program("promtool", "test", "rules", "test.yml")
 
     def test_systemd(self):
         """What is started is a command line that dlock takes."""
@@ -369,7 +410,7 @@ class Examples(harness.Case):
                 self.explained(line.replace("%d/locks", "secret"))
 
     def test_migrating(self):
-        """What is written instead of the line of another tool is a command line that dlock takes."""
+        """What is written instead of another tool's line is a command line that dlock takes."""
         lines = lines_of("dlock-migrating.7")
         covered.update(f"dlock-migrating.7: {line}" for line in lines)
         new = [line.rpartition("/usr/bin/")[2] for line in lines if "dlock run " in line]
