@@ -98,14 +98,6 @@ class Credentials(harness.Case):
         self.refused(78, "--tls-key 'key.pem': has mode 0644, which lets others in", "inspect",
                      "-b", url, "--tls-cert", "ca.pem", "--tls-key", "key.pem")
 
-    def test_doctor(self):
-        """It says who may read the secret."""
-        server = harness.Redis("requirepass canary")
-        self.addCleanup(server.end)
-        done = self.dlock("inspect", "--doctor", "-b", server.url, "--password-file", "pw",
-                          wanted=(0, 1))
-        self.assertRegex(done.out, r"(?m)^ok +secret +pw: its owner alone may read it$")
-
     def test_of_a_table(self):
         """The secrets of a table are for its backend alone."""
         self.table("[profile.prod]", 'backend = "redis://db1"',

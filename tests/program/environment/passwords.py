@@ -45,6 +45,13 @@ class Passwords(parts.Case):
 
         return url.replace("root@", f"{name}@"), rotate
 
+    def test_doctor(self):
+        """It says who may read the secret."""
+        url, _ = self.redis()
+        done = self.dlock("inspect", "--doctor", "-b", url, "--password-file", self.password,
+                          wanted=(0, 1))
+        self.assertLine(f"ok +secret +{self.password}: its owner alone may read it", done)
+
     def each(self, question):
         for kind in self.redis, self.mysql:
             with self.subTest(kind.__name__):
