@@ -6,7 +6,7 @@
 namespace dlock::etcd {
 
 Result<Progress> QueueWaiter::poll(Duration slice) {
-  const Deadline end = later(Clock::now(), slice);
+  const Deadline began = Clock::now(), end = later(began, slice);
   sent_at_ = {};
   if (granted_) {  // again: with what is left of it
     TRY(kept, backend_.renew(Lease{.key = request_.key, .owner = request_.owner}, request_.ttl));
@@ -17,6 +17,12 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
   }
   for (bool was_read = false;;) {
     Deadline until = backend_.client_.usual_deadline();
+    if (was_read && read_again_) {  // refused claims: others change the queue all the time
+      const Deadline now = Clock::now();
+      if (request_.wait ? now >= end : now >= later(began, backend_.client_.options().op_timeout))
+        return request_.wait ? waiting() : give_up("its permits change all the time");
+      TRY_VOID(keep_place(until));
+    }
     const bool fresh = revision_ == 0;
     if (fresh || std::exchange(read_again_, false) || (slice <= Duration{} && !was_read)) {
       TRY(done, fresh ? enter(until) : read_queue(Whom::all, false, until));
@@ -24,11 +30,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
       was_read = true;
       continue;
     }
-    if (!request_.wait) {
-      auto holder = holder_;
-      TRY_VOID(cancel());
-      return Progress{Busy{std::move(holder), {}, sent_at_}};
-    }
+    if (!request_.wait) return give_up("");
     if (Clock::now() >= end) return waiting();
     const bool woken = wait_for_watch({end, backend_.client_.options().interrupt_fd});
     until = backend_.client_.usual_deadline();  // the wait has a time of its own
@@ -36,16 +38,27 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     if (!woken && !touch) return waiting();
     if (woken) ++backend_.wakeups_;
     read_again_ = true;  // if what follows fails
-    if (touch) {
-      TRY_VOID(backend_.client_.keep_alive(attached_, until));
-      touch_ = later(Clock::now(), request_.ttl / 3);
-    }
+    TRY_VOID(keep_place(until));
     // what wakes us is most often our turn, for which a new lease may be needed
     const bool with_proof = !touch && !proven();
     TRY(done, read_queue(one_decides() ? Whom::newest : Whom::all, with_proof, until));
     read_again_ = false;
     if (done) return std::move(*done);
   }
+}
+
+Result<Progress> QueueWaiter::give_up(std::string why) {
+  auto holder = holder_;
+  TRY_VOID(cancel());
+  return Progress{Busy{std::move(holder), std::move(why), sent_at_}};
+}
+
+// Keeps the place in the queue, when it is time.
+Result<void> QueueWaiter::keep_place(Deadline until) {
+  if (Clock::now() < touch_) return {};
+  TRY_VOID(backend_.client_.keep_alive(attached_, until));
+  touch_ = later(Clock::now(), request_.ttl / 3);
+  return {};
 }
 
 // A watch that fails wakes nobody. Then the place is looked at, a second after the watch was made

@@ -42,6 +42,8 @@ class QueueWaiter final : public Waiter {
   Step read_queue(Whom, bool with_proof, Deadline until);
   Step judge(const TxnAnswer&, const KeyValues& before, Whom, Deadline until);
   Step claim(Deadline until);
+  Result<Progress> give_up(std::string why);
+  Result<void> keep_place(Deadline until);
   void watch();
   bool wait_for_watch(const Wait&);  // true: what it watches has changed
   Progress granted();

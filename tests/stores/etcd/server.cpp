@@ -2,8 +2,10 @@
 // What a server may do besides answering: refuse a login, forget one, be full, compact, lose its
 // data.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <future>
+#include <thread>
 #include "faults.hpp"
 #include "support/secret_file.hpp"
 
@@ -231,6 +233,47 @@ TEST_CASE("values of other programs: no lease, no note of a start, no last run")
   write("last/l", "zzz");
   CHECK(b->release(take(*b, request(key("l"))), RunEnd{}).value() == Released::yes);
   CHECK(b->inspect(key("l")).value()->last_run);
+}
+
+TEST_CASE("a permit whose claims others' renewals refuse ends its waits all the same") {
+  EtcdServer server{in_memory()};
+  Proxy proxy{port_of(server.host())};
+  const auto holder = open_etcd(server.url(), quick(20s)),
+             far = open_etcd(through(proxy), quick(2s));
+  const auto permit = [] {
+    Request r = request(key("k"), 30s);
+    r.mode = Mode::permit;
+    r.limit = 3;
+    return r;
+  };
+  const Lease held = take(*holder, permit());
+  std::atomic<bool> over{false};
+  std::thread renews([&] {
+    while (!over) (void)holder->renew(held, 30s);
+  });
+  proxy.delay(Proxy::to_server, 50ms);  // each claim comes behind a renewal
+  const auto w = far->enqueue(permit()).value();
+  auto waits = std::async(std::launch::async, [&] { return w->poll(500ms); });
+  const bool in_time = waits.wait_for(60s) == std::future_status::ready;
+  Request impatient = permit();
+  impatient.wait = false;
+  auto tries =
+      std::async(std::launch::async, [&] { return far->enqueue(impatient).value()->poll(0s); });
+  const bool one_in_time = in_time && tries.wait_for(60s) == std::future_status::ready;
+  over = true;
+  renews.join();
+  CHECK(in_time);
+  CHECK(one_in_time);
+  const auto p = waits.get(), one = tries.get();
+  REQUIRE(p);
+  REQUIRE(one);
+  // Granted: the renewals paused, on a busy machine.
+  if (const auto* waiting = std::get_if<Waiting>(&*p)) {
+    CHECK(waiting->sent_at > Deadline{});
+    CHECK(granted(w->poll(30s)));
+  }
+  if (const auto* busy = std::get_if<Busy>(&*one))
+    CHECK(busy->why == "its permits change all the time");
 }
 
 TEST_CASE("two permits that come at once have two slots") {
