@@ -150,6 +150,7 @@ void Server::receive(const LinkPtr& link, std::string_view bytes) {
 
 void Server::freeze(Nanos span) {
   frozen_until_ = std::max(frozen_until_, world_.now() + span);
+  world_.fault_lasts_until(frozen_until_);  // it may begin with a message that was late
   world_.at(frozen_until_, 20, [this] {
     if (world_.now() < frozen_until_) return;
     for (const LinkPtr& link : std::exchange(unserved_, {})) serve(link);
