@@ -36,8 +36,8 @@ Request request(const Plan& plan, const Target& target) {
     for (Lease lease = granted->lease;;) {
       report(fmt::format("+{} {}\n", lease.token, lease.deadline.time_since_epoch().count()));
       wait_until({}, later(Clock::now(), plan.crash_ttl / 3));
-      const auto answer = backend->renew(lease, plan.crash_ttl);
-      if (const auto* kept = answer ? std::get_if<Kept>(&*answer) : nullptr) lease = kept->lease;
+      const auto renewed = backend->renew(lease, plan.crash_ttl);
+      if (const auto* kept = renewed ? std::get_if<Kept>(&*renewed) : nullptr) lease = kept->lease;
     }
   };
   if (const auto done = acquire(); !done) report(done.error().message + "\n");
