@@ -234,7 +234,7 @@ void Keeper::acquire() {
 // something, for each of those who wait: on a terminal it is each second, in a log when the next
 // line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited, bool reported) const {
-  if (plan_.one_try() || (plan_.max_waiters && !queued_)) return {};
+  if (plan_.one_try() || (plan_.max_waiters && !reported)) return {};
   const Duration before_query = left > last_query ? left - last_query : reported ? left : left / 2;
   Duration due = quiet_report;
   const auto at = [&](Duration t) {

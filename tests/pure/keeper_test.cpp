@@ -274,6 +274,35 @@ TEST_CASE("no pause is longer than a store is tried that was never reached") {
   CHECK(tries.paused < 800ms);
 }
 
+TEST_CASE("a limit of waiters asks at once, but a store in its grace not without a pause") {
+  struct Looks {
+    std::vector<Duration> slices{};
+  };
+  auto& looks = for_ever(new Looks);
+  class InGrace final : public run::Wrapped {
+   public:
+    InGrace(std::unique_ptr<Backend> inner, Poll poll)
+        : Wrapped(std::make_unique<Queue>(std::move(inner), std::move(poll), false)) {}
+    Health health() override { return {.grants_nothing = true}; }
+  };
+  const Poll poll = [&looks](Duration slice) -> Result<Progress> {
+    looks.slices.push_back(slice);
+    if (looks.slices.size() == 5) return fail(Errc::denied, "the test is over");
+    test::machine.suspend(slice);
+    return Waiting{.ahead = 9, .sent_at = Clock::now()};
+  };
+  auto& plan = plan_of("fake:keeper_test_grace", [&poll](auto inner) {
+    return std::make_unique<InGrace>(std::move(inner), poll);
+  });
+  plan.max_waiters = 3;
+  auto& keeper = keeper_of(plan);
+  keeper.start();
+  REQUIRE(reports<run::event::WaitEnded>(keeper));
+  REQUIRE(looks.slices.size() == 5);
+  CHECK(looks.slices[0] == 0s);
+  for (std::size_t i = 1; i < looks.slices.size(); ++i) CHECK(looks.slices[i] > 0s);
+}
+
 TEST_CASE("the error of a machine that slept beyond the end of its wait does not hide who holds") {
   CHECK(ends_busy([]() -> Result<Progress> {
     test::machine.suspend(1h);
