@@ -353,11 +353,11 @@ bool Supervisor::foreign(pid_t child) const {
 }
 
 // The guard is dead and its tree is ours. ECHILD would be the proof, but earlier children must
-// live; so the list must be empty three times in a row, after everything was reaped. The children of
-// a member that dies become ours a moment later, one generation after the other: nobody tells us, so
-// the list is read each millisecond. After 20 ms without a change Policy asks again, less and less
-// often: the members are in an uninterruptible state. So it does after 200 rounds at a job that
-// forks without end: signals and deadlines must not wait for that.
+// live; so the list must be empty three times in a row, after everything was reaped. When a member
+// dies its children become ours a moment later, one generation after the other. No event reports
+// that, so the list is read each millisecond. After 20 ms without a change the members are in an
+// uninterruptible state, and Policy asks again, less and less often. It also does so after 200
+// rounds, for a job that forks without end: signals and deadlines must not wait for that.
 void Supervisor::sweep_own() {
   reap_guard();
   auto cgroup = JobCgroup::find(guard_pid_);
