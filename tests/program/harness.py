@@ -21,8 +21,8 @@ BUSY, UNAVAILABLE = 75, 69
 
 def tool(name, variable=None):
     """A program beside DLOCK in the build, or where the variable says (default: of its name)."""
-    return os.environ.get(variable or name.upper()) or os.path.normpath(
-        f"{os.path.dirname(DLOCK)}/../tests/support/{name}")
+    return os.path.abspath(os.environ.get(variable or name.upper()) or
+                           f"{os.path.dirname(DLOCK)}/../tests/support/{name}")
 
 
 FAKE = os.environ.get("DLOCK_FAKE") or tool("dlock_fake")
