@@ -84,8 +84,8 @@ Error Connection::error(std::string_view what) {
 Error Connection::error(std::string_view what, unsigned number, const char* text) {
   error_number_ = number;
   under_way_ = false;
-  const ServerError known = classify(error_number_);
-  broken_ |= known.remedy == Remedy::reconnect || (error_number_ >= 2000 && error_number_ < 3000);
+  remedy_ = classify(error_number_, text).remedy;
+  broken_ |= remedy_ == Remedy::reconnect || (error_number_ >= 2000 && error_number_ < 3000);
   return as_error(what, at_.text(), error_number_, text);
 }
 

@@ -125,7 +125,7 @@ class Connection {
   // of the last failed call; 0: none of the server's
   unsigned error_number() const noexcept { return error_number_; }
   bool has_server_error() const noexcept { return error_number_ != 0; }
-  Remedy remedy() const noexcept { return classify(error_number_).remedy; }
+  Remedy remedy() const noexcept { return error_number_ == 0 ? Remedy::none : remedy_; }
   // of a request that failed: the results of its statements before the one that did
   const Answer& answered() const noexcept { return answer_; }
 
@@ -159,7 +159,6 @@ class Connection {
   // a named lock of this session, taken before its grants name it; releasing it wakes waiters.
   // Empty: none
   std::string bell{};
-  bool recorded = false;  // a record of a lock that this session has released still names it
 
  private:
   explicit Connection(Server at) : at_(std::move(at)) {}
@@ -186,6 +185,7 @@ class Connection {
   Answer answer_;
   bool under_way_ = false, broken_ = false;
   unsigned error_number_ = 0;
+  Remedy remedy_ = Remedy::none;
   std::uint64_t exchanges_ = 0;
   std::int64_t wait_timeout_ = 0;
   Duration row_wait_{};

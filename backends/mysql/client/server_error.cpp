@@ -14,15 +14,23 @@ namespace {
 // Numbers that only the headers of one of the two families have.
 constexpr unsigned mysql_session_was_killed = 3169, mysql_inactivity_timeout = 4031,
                    mysql_secure_transport_required = 3159, mysql_account_locked = 3118,
-                   mariadb_account_locked = 4151, mariadb_connection_killed = 1927,
-                   mariadb_net_read = 5013, mariadb_net_write = 5014;
+                   mysql_disabled_engine = 3161, mariadb_account_locked = 4151,
+                   mariadb_connection_killed = 1927, mariadb_net_read = 5013,
+                   mariadb_net_write = 5014;
 
 }  // namespace
 
-ServerError classify(unsigned number) noexcept {
+ServerError classify(unsigned number, std::string_view text) noexcept {
   using enum Remedy;
 
   static constexpr std::string_view rights = "the rights dlock needs are in dlock-mysql(7)";
+
+  static constexpr std::string_view engine = "the server forbids tables of this engine";
+
+  // --read-only, --super-read-only, --innodb-read-only: another server may write, or this one
+  // later. No other option goes away by itself.
+  if (number == ER_OPTION_PREVENTS_STATEMENT && text.find("read-only") == text.npos)
+    return {number, none, Errc::cannot_create, "an option of the server forbids this statement"};
 
   static constexpr ServerError known[] = {
       // Nothing was written.
@@ -80,6 +88,8 @@ ServerError classify(unsigned number) noexcept {
       {mariadb_net_write, reconnect, Errc::timed_out},
       // Tables.
       {ER_NO_SUCH_TABLE, create, Errc::cannot_create},
+      {ER_UNKNOWN_STORAGE_ENGINE, none, Errc::cannot_create, engine},
+      {mysql_disabled_engine, none, Errc::cannot_create, engine},
       {ER_BAD_DB_ERROR, none, Errc::cannot_create, "create the database first"},
       {ER_NO_DB_ERROR, none, Errc::usage, "name a database in the URL"},
       {ER_BAD_FIELD_ERROR, none, Errc::usage, "the table has other columns than this recipe needs"},
@@ -121,7 +131,7 @@ ServerError classify(unsigned number) noexcept {
 
 Error as_error(std::string_view what, std::string_view where, unsigned number,
                std::string_view text) {
-  const ServerError e = classify(number);
+  const ServerError e = classify(number, text);
   return refused(e.code, what, fmt::format("{}: error {}", where, number), text, e.advice);
 }
 

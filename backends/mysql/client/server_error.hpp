@@ -17,7 +17,8 @@ struct ServerError {
 inline constexpr unsigned mysql_lock_nowait = 3572;  // MySQL's ER_LOCK_NOWAIT; MariaDB has none
 
 // Unlisted numbers are Remedy::none, Errc::protocol: the outcome is unknown, and a retry may help.
-ServerError classify(unsigned number) noexcept;
+// `text`: the server's; it names the option that prevents a statement.
+ServerError classify(unsigned number, std::string_view text = {}) noexcept;
 
 // "<what> at <where>: error <number>: <text, made printable and short> (<advice>)"
 Error as_error(std::string_view what, std::string_view where, unsigned number,

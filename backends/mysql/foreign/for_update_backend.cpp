@@ -4,19 +4,11 @@
 #include <mysqld_error.h>
 #include <algorithm>
 #include <iterator>
-#include "core/key.hpp"
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
 
 namespace {
-
-// A session's named lock, which shows that it lives. The key is part of it: several keys taken
-// together have one owner, and a session each.
-constexpr std::size_t digits_of_name = 16;
-std::string life_name(const Owner& owner, const std::string& name) {
-  return "dl:" + owner.hex() + sha256_hex(name).substr(0, digits_of_name);
-}
 
 Rows rows_of(const Options& o) {
   if (o.table.empty()) return {"dlock_row", "name"};
@@ -93,11 +85,6 @@ Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, D
                        until);
   if (!there) return fail(std::move(there.error()));
   return there->rows.empty() ? make_row(c, name, until) : Result<void>{};
-}
-
-std::string ForUpdateBackend::in_force(const std::string&) const {
-  return fmt::format("IS_USED_LOCK(CONCAT('dl:',r.owner,LEFT(SHA2(r.name,256),{})))=r.conn",
-                     digits_of_name);
 }
 
 // Foreign holders: is the row locked? Tried for a moment only, without waiting.

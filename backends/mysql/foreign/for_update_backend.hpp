@@ -17,7 +17,7 @@ class ForUpdateBackend final : public HeldBackend {
  protected:
   Result<void> fit(const Facts&) const override;
   Result<void> prepare(Connection&, const std::string&, Deadline) override;
-  std::string in_force(const std::string&) const override;
+  std::string in_force(const std::string&) const override { return std::string{session_lives}; }
   std::string held(const std::string&) const override { return "0"; }
   Result<void> probe(Connection&, const std::string&, LockRow&, Deadline) override;
   Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&,

@@ -9,6 +9,12 @@ namespace {
 
 constexpr std::ptrdiff_t most_characters = 64;  // of MySQL; MariaDB has 192 bytes
 
+// SQL: this session has the named lock, or gets it now. A repeated statement takes no lock a second
+// time, because a lock that is taken twice must be released twice.
+std::string has_or_gets(std::string_view lock) {
+  return fmt::format("IF(IS_USED_LOCK({0})<=>CONNECTION_ID(),1,GET_LOCK({0},0))=1", lock);
+}
+
 }  // namespace
 
 Value lock_value(const std::string& name) {
@@ -22,11 +28,11 @@ std::string lock_name(const std::string& name) { return literal(lock_value(name)
 GetLockBackend::GetLockBackend(const Traits& traits, Options options)
     : HeldBackend(traits, std::move(options), schema::get_lock, "dlock_named"),
       take_{"dlock_take_named",
-            fmt::format("UPDATE {} SET "
-                        "granted={},fence=LAST_INSERT_ID(fence+1),owner=?,conn=CONNECTION_ID(),"
-                        "until=granted+?,who=? WHERE name=? AND {} AND GET_LOCK(?,0)=1",
-                        table_, server_clock, server_writes)},
-      free_{"dlock_free_named", "DO RELEASE_LOCK(?)"} {}
+            fmt::format("UPDATE {0} SET granted={1},fence=LAST_INSERT_ID(GREATEST(fence+1,{1})),"
+                        "owner=?,conn=CONNECTION_ID(),until=granted+?,who=? WHERE name=? AND {2} "
+                        "AND IF({3},{3},0)",
+                        table_, server_clock, server_writes, has_or_gets("?"))},
+      free_{"dlock_free_named", "DO RELEASE_LOCK(?),RELEASE_LOCK(?)"} {}
 
 Result<void> GetLockBackend::fit(const Facts& f) const {
   if (f.galera)
@@ -41,7 +47,7 @@ Result<void> GetLockBackend::fit(const Facts& f) const {
 }
 
 std::string GetLockBackend::in_force(const std::string& name) const {
-  return fmt::format("IS_USED_LOCK({})=r.conn", lock_name(name));
+  return fmt::format("IS_USED_LOCK({})=r.conn AND {}", lock_name(name), session_lives);
 }
 std::string GetLockBackend::held(const std::string& name) const {
   return fmt::format("IS_USED_LOCK({}) IS NOT NULL", lock_name(name));
@@ -52,32 +58,23 @@ std::string GetLockBackend::held(const std::string& name) const {
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
                                                             const Request& r, Deadline until) {
   std::optional<FencingToken> token;
+  const std::string lives = life_name(r.owner, name);
   if (!c.facts().statement_log) {
-    const Values values{Bytes{r.owner.hex()}, r.ttl.count(), Bytes{who(r)}, Bytes{name},
-                        lock_value(name)};
+    const Value lock = lock_value(name), life = Text{lives};
+    const Values values{
+        Bytes{r.owner.hex()}, r.ttl.count(), Bytes{who(r)}, Bytes{name}, lock, lock, life, life};
     TRY(answer, c.query("record the grant", take_, values, "", "", until));
     if (answer.affected > 0) token = answer.insert_id;
   }
   if (!token) {
-    TRY(made,
-        record(c, name, r, fmt::format("DUAL WHERE @writes AND GET_LOCK({},0)=1", lock_name(name)),
-               "CONNECTION_ID()", until, false));
+    TRY(made, record(c, name, r,
+                     fmt::format("DUAL WHERE @writes AND IF({},{},0)", has_or_gets(lock_name(name)),
+                                 has_or_gets(text_hex(lives))),
+                     "CONNECTION_ID()", until, false));
     token = made;
   }
-  if (token) c.recorded = false;
+  if (token) c.names = {lives};
   return token;
-}
-
-// The session is about to get the lock before it can write its owner: its old record must not be in
-// force again.
-Result<void> GetLockBackend::before_wait(Connection& c, const std::string& name, Deadline until) {
-  if (!c.recorded) return {};
-  TRY_VOID(c.query("acquire",
-                   fmt::format("UPDATE {} SET owner='' WHERE name={} AND conn=CONNECTION_ID()",
-                               table_, hex(name)),
-                   until));
-  c.recorded = false;
-  return {};
 }
 
 std::string GetLockBackend::wait(const std::string& name, double seconds) const {
@@ -87,13 +84,15 @@ bool GetLockBackend::got(const Answer& a) const { return a.text(0) == "1"; }
 
 Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name, const Request& r,
                                           Deadline until) {
+  const std::string lives = life_name(r.owner, name);
   TRY(token, record(c, name, r,
-                    fmt::format("DUAL WHERE @writes AND IS_USED_LOCK({})=CONNECTION_ID()",
-                                lock_name(name)),
+                    fmt::format("DUAL WHERE @writes AND IF(IS_USED_LOCK({})=CONNECTION_ID(),{},0)",
+                                lock_name(name), has_or_gets(text_hex(lives))),
                     "CONNECTION_ID()", until, false));
   if (!token)
     return fail(Errc::unavailable,
                 "the named lock was taken away at once, or the server has become read-only");
+  c.names = {lives};
   return *token;
 }
 
@@ -116,8 +115,10 @@ Result<bool> GetLockBackend::give_up(Connection& c, const Lease& lease, Deadline
 }
 
 Result<void> GetLockBackend::undo(Connection& c, const std::string& name, Deadline until) {
-  TRY_VOID(c.query("release", free_, {lock_value(name)}, "", "", until));
-  c.recorded = true;
+  const Value lock = lock_value(name);
+  const Value life = c.names.empty() ? lock : Value{Text{c.names.front()}};
+  TRY_VOID(c.query("release", free_, {life, lock}, "", "", until));
+  c.names.clear();
   return {};
 }
 

@@ -5,9 +5,10 @@
 namespace dlock::mysql {
 
 // GET_LOCK(name, ...) as every user of named locks calls it. The record names the session that was
-// last granted the lock, and is in force as long as that session has it, so a release writes
-// nothing. It lives in memory, as the locks do: a restarted server has lost both, and its tokens
-// continue with its clock.
+// last granted the lock, and is in force as long as that session has the lock and the one of its
+// life, so a release writes nothing. The number of a session alone proves nothing: a restarted
+// server counts from the beginning, and where tables in memory are forbidden the record outlives
+// the restart. Tokens continue with the record or the server's clock, whichever is greater.
 class GetLockBackend final : public HeldBackend {
  public:
   GetLockBackend(const Traits&, Options);
@@ -18,7 +19,6 @@ class GetLockBackend final : public HeldBackend {
   std::string held(const std::string&) const override;
   Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&,
                                               Deadline) override;
-  Result<void> before_wait(Connection&, const std::string&, Deadline) override;
   std::string wait(const std::string&, double seconds) const override;
   bool got(const Answer&) const override;
   Result<FencingToken> note(Connection&, const std::string&, const Request&, Deadline) override;

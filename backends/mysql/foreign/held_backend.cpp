@@ -2,8 +2,13 @@
 #include "mysql/foreign/held_backend.hpp"
 #include <fmt/format.h>
 #include <mysqld_error.h>
+#include "core/key.hpp"
 
 namespace dlock::mysql {
+
+std::string life_name(const Owner& owner, const std::string& name) {
+  return "dl:" + owner.hex() + sha256_hex(name).substr(0, 16);
+}
 
 Result<Released> HeldBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   const std::string name = name_of(key);

@@ -8,6 +8,13 @@
 
 namespace dlock::mysql {
 
+// The named lock `dl:<owner><begin of the SHA-256 of the key>` of a session shows that it lives. The
+// key is part of it: several keys taken together have one owner, and a session each.
+std::string life_name(const Owner&, const std::string& name);
+// SQL: the session that the record `r` names has that lock.
+inline constexpr std::string_view session_lives =
+    "IS_USED_LOCK(CONCAT('dl:',r.owner,LEFT(SHA2(r.name,256),16)))=r.conn";
+
 class HeldBackend : public SqlHeldBackend<NamedBackend> {
  public:
   using SqlHeldBackend::SqlHeldBackend;
@@ -28,7 +35,7 @@ class HeldBackend : public SqlHeldBackend<NamedBackend> {
   // One try without waiting. The token, if granted.
   virtual Result<std::optional<FencingToken>> try_now(Connection&, const std::string& name,
                                                       const Request&, Deadline until) = 0;
-  virtual Result<void> before_wait(Connection&, const std::string& name, Deadline) = 0;
+  virtual Result<void> before_wait(Connection&, const std::string&, Deadline) { return {}; }
   // A statement that waits in the server for at most `seconds`, and the meaning of its answer.
   virtual std::string wait(const std::string& name, double seconds) const = 0;
   virtual bool got(const Answer&) const = 0;

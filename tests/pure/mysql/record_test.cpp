@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <string>
@@ -47,8 +48,19 @@ TEST_CASE("values in statements") {
 
 TEST_CASE("the remedy for each server error") {
   for (const unsigned n : {1205u, 1213u, 3058u, 3572u}) CHECK(classify(n).remedy == Remedy::later);
-  for (const unsigned n : {1040u, 1047u, 1290u, 2003u})
-    CHECK(classify(n).remedy == Remedy::elsewhere);
+  for (const unsigned n : {1040u, 1047u, 2003u}) CHECK(classify(n).remedy == Remedy::elsewhere);
+  // an option that prevents a statement: one goes away by itself, the others do not
+  for (const char* option : {"--read-only", "--super-read-only", "--innodb-read-only"})
+    CHECK(classify(1290, fmt::format("The server is running with the {} option so it cannot "
+                                     "execute this statement",
+                                     option))
+              .remedy == Remedy::elsewhere);
+  for (const char* option : {"NO_ENGINE_SUBSTITUTION", "--skip-grant-tables"}) {
+    const auto e = classify(1290, fmt::format("The server is running with the {} option", option));
+    CHECK(e.remedy == Remedy::none);
+    CHECK(e.code == Errc::cannot_create);
+  }
+  for (const unsigned n : {1286u, 3161u}) CHECK(classify(n).code == Errc::cannot_create);
   for (const unsigned n : {2006u, 2013u, 1927u, 1053u}) {
     CHECK(classify(n).remedy == Remedy::reconnect);
     CHECK(classify(n).code == Errc::timed_out);

@@ -20,8 +20,10 @@ TEST_CASE(
     "get-lock: a session that released waits again, and its record of the last grant is not in "
     "force meanwhile") {
   Database db{server()};
+  Proxy proxy{server().port()};
   const std::string url = url_of(db.url(), db, "get-lock"), name = db.name() + ":k";
-  const auto a = open_mysql(url, calm(), "get-lock"), b = open_mysql(url, calm(), "get-lock");
+  const auto a = open_mysql(url_of(through(proxy, db), db, "get-lock"), calm(), "get-lock"),
+             b = open_mysql(url, calm(), "get-lock");
   const Lease first = acquire_or_fail(*a, request(key("k"), 30s));
   release_or_fail(*a, first);
   // taken once, released once; the session lives
@@ -30,14 +32,20 @@ TEST_CASE(
   CHECK(db.value(fmt::format("SELECT GET_LOCK('{}',0)", name)) == "1");  // another program
   auto w = waiter(*a, request(key("k"), 30s));
   REQUIRE(waits(*w, 50ms));
-  // It may get the lock at any moment from now on; only then can it write its owner.
-  CHECK(db.value(fmt::format("SELECT COUNT(*) FROM dlock_named WHERE owner<>'' AND conn IN (SELECT "
-                             "ID FROM information_schema.processlist "
-                             "WHERE INFO LIKE 'SELECT GET_LOCK%')")) == "0");
   CHECK(db.value("SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE 'SELECT "
                  "GET_LOCK%' AND ID IN (SELECT conn FROM "
                  "dlock_named)") == "1");
+  // It gets the lock, and only then can it write its owner.
+  proxy.hold("INSERT INTO dlock_named");
   db.sql(fmt::format("DO RELEASE_LOCK('{}')", name));
+  std::thread polls([&] { (void)w->poll(10s); });
+  CHECK(proxy.holds_one());
+  CHECK(db.value(fmt::format("SELECT IS_USED_LOCK('{}')=conn FROM dlock_named", name)) == "1");
+  CHECK(b->check(key("k"), first.token).value() == Validity::stale);
+  CHECK(b->inspect(key("k")).value().value().notes ==
+        std::vector<std::string>{"held by another program"});
+  proxy.let_go();
+  polls.join();
   const Lease second = granted_within(*w, 10s);
   CHECK(second.token > first.token);
   release_or_fail(*a, second);

@@ -93,3 +93,67 @@ TEST_CASE("a row of the queue that another transaction has locked does not delay
   CHECK(got.deadline <= later(now, *seen->holders[0].remaining));
   CHECK(b->release(got).value() == Released::yes);
 }
+
+TEST_CASE("get-lock where tables in memory are forbidden: InnoDB, and tokens rise") {
+  MariadbServer own;
+  Database db{own};
+  own.sql("SET GLOBAL enforce_storage_engine=InnoDB");
+  const std::string url = url_of(db.url(), db, "get-lock");
+  const auto a = open_mysql(url, calm(), "get-lock"), b = open_mysql(url, calm(), "get-lock");
+  CHECK(about(*a, "tables").seen == "dlock_named missing: made at the first use");
+  const Lease first = acquire_or_fail(*a, request(key("k"), 30s));
+  CHECK(db.value("SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_NAME='dlock_named'") ==
+        "InnoDB");
+  for (const char* what : {"tables", "rights"}) CHECK(about(*b, what).level == Level::good);
+  auto w = waiter(*b, request(key("k"), 30s));
+  CHECK(waits(*w, 20ms));
+  CHECK(kept(a->renew(first, 30s)));
+  CHECK(a->release(first).value() == Released::yes);
+  const Lease second = granted_within(*w, 10s);
+  CHECK(second.token > first.token);
+  CHECK(b->release(second).value() == Released::yes);
+}
+
+// What a restart leaves of a table on disk: the number of a session that another one has now.
+TEST_CASE("get-lock: the record of a session is not in force for another of the same number") {
+  MariadbServer own;
+  Database db{own};
+  own.sql("SET GLOBAL enforce_storage_engine=InnoDB");
+  const std::string url = url_of(db.url(), db, "get-lock");
+  Lease old;
+  {
+    const auto a = open_mysql(url, calm(), "get-lock");
+    old = acquire_or_fail(*a, request(key("k"), 30s));
+    own.restart();
+  }
+  const auto other = connect_as_root(own.socket(), db.name());
+  const auto now = [&](const std::string& sql) {
+    return std::string{other->query("ask", sql, Clock::now() + 10s).value().text(0)};
+  };
+  REQUIRE(now(fmt::format("SELECT GET_LOCK('{}:k',0)", db.name())) == "1");
+  // sessions count from the beginning: sooner or later it is this number
+  now("UPDATE dlock_named SET conn=CONNECTION_ID()");
+  const auto b = open_mysql(url, calm(), "get-lock");
+  CHECK(b->check(key("k"), old.token).value() == Validity::stale);
+  CHECK(b->check(key("k"), old.owner).value() == Validity::stale);
+  const auto seen = b->inspect(key("k")).value().value();
+  CHECK(seen.notes == std::vector<std::string>{"held by another program"});
+  CHECK(b->force_release(key("k"), old.token).value() == Released::was_not_held);
+  CHECK(now("SELECT 1") == "1");  // the session of the other program lives
+}
+
+TEST_CASE("an option that forbids an engine is not taken for a server that is read-only") {
+  MariadbServer own;
+  Database db{own};
+  own.sql("SET GLOBAL enforce_storage_engine=Aria");
+  const auto b = open_mysql(db.url(), calm());
+  const auto done = waiter(*b, request(key("k"), 30s))->poll(0us);
+  REQUIRE_FALSE(done);
+  CAPTURE(done.error().message);
+  CHECK(done.error().code == Errc::cannot_create);
+  CHECK(done.error().message.find("read-only") == std::string::npos);
+  const Finding tables = about(*b, "tables");
+  CAPTURE(tables.seen);
+  CHECK(tables.level == Level::bad);
+  CHECK(tables.seen.find("1290") != std::string::npos);
+}
