@@ -84,6 +84,8 @@ class SqlClient {
     std::erase(out_, c.get());
     exchanges_ += c->exchanges();
   }
+  // One whose wait in the server was ended.
+  virtual void drop_waiting(std::unique_ptr<Connection> c, Deadline) { drop(std::move(c)); }
 
   // Runs `step` over a session until it succeeds, fails for good or `until` has passed. A missing
   // table is made, if `make`.

@@ -116,7 +116,7 @@ class SqlLeaseWaiter final : public Waiter {
     if (connection_ && !connection_->under_way() && !connection_->broken())
       done = client().template run_on<bool>(*connection_, until, false, step);
     if (!done) done = client().template run<bool>(until, false, step);
-    client().drop(std::move(connection_));
+    client().drop_waiting(std::move(connection_), until);
     if (!done) return fail(std::move(done.error()));
     requested_ = false;
     tried_ = false;

@@ -20,7 +20,7 @@ constexpr std::string_view facts_sql =
     "current_setting('full_page_writes'),current_setting('synchronous_commit'),"
     "current_setting('synchronous_standby_names'),(SELECT count(*) FROM pg_stat_replication),"
     "(SELECT bool_and(to_regclass(t) IS NOT NULL) FROM (VALUES {}) n(t,r)),"
-    "has_schema_privilege(current_schema(),'CREATE'),current_schema(),"
+    "current_schema(),"
     "(SELECT max(extract(epoch FROM now()-xact_start))::bigint FROM pg_stat_activity WHERE "
     "backend_xmin IS NOT NULL AND pid<>pg_backend_pid() AND datname=current_database()),"
     "(date_part('epoch',clock_timestamp())*1e6)::bigint,"
@@ -71,15 +71,18 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
   found.add("read_only", c->facts().read_only ? "on: nothing is granted here" : "off",
             good_if(!c->facts().read_only, Level::bad),
             "use the server that writes: locks are rows, and a standby lags");
-  const bool made = r->text(6) == "t", may = r->text(7) == "t";
-  found.add("tables",
-            made ? "there"
-            : may
-                ? printable(fmt::format("missing: made at the first use in schema {}", r->text(8)))
-                : "missing, and this account may not make them",
-            good_if(made || may, Level::bad),
-            "another account must run the statements of dlock-postgresql(7)");
-  const std::string_view others = r->text(11);
+  const bool made = r->text(6) == "t";
+  Result<Rows> tried;
+  if (!made && !c->facts().read_only) tried = make_tables(*c, true, until);
+  found.add(
+      "tables",
+      made    ? "there"
+      : tried ? printable(fmt::format("missing: made at the first use in schema {}", r->text(7)))
+      : tried.error().code == Errc::denied ? "missing, and this account may not make them"
+                                           : "missing, and " + printable(tried.error().message),
+      good_if(made || tried, Level::bad),
+      "another account must run the statements of dlock-postgresql(7)");
+  const std::string_view others = r->text(10);
   if (!others.empty())
     found.add("other tables", printable(fmt::format("in schema {}", others)),
               made ? Level::warning : Level::bad,
@@ -119,14 +122,14 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
             good_if(!proxied || options_.poll, traits.native ? Level::warning : Level::bad),
             traits.native ? "name the server itself, or say ?wake=poll if this is meant"
                           : "name the server itself, or use recipe lease");
-  const auto oldest = r->number<std::int64_t>(9).value_or(0);
-  const bool all_visible = r->text(12) == "t";
+  const auto oldest = r->number<std::int64_t>(8).value_or(0);
+  const bool all_visible = r->text(11) == "t";
   found.add("oldest snapshot", all_visible ? fmt::format("{}s", oldest) : "?",
             !all_visible ? Level::unknown
                          : good_if(static_cast<double>(oldest) < longest_snapshot, Level::warning),
             "a long transaction in this database keeps the dead versions of rows that change "
             "often: locks become slower until it ends; GRANT pg_read_all_stats shows it");
-  clock(found, r->number<Micros>(10).value_or(0), before, after);
+  clock(found, r->number<Micros>(9).value_or(0), before, after);
   drop(std::move(c));
   return found.extract();
 }

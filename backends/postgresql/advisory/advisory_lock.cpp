@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include "core/text.hpp"
+#include "postgresql/client/client.hpp"
 
 namespace dlock::postgresql {
 namespace {
@@ -21,12 +22,17 @@ std::string two(std::int64_t first, std::int64_t second) {
   return std::to_string(static_cast<std::int64_t>(bits));
 }
 
-std::string number_of(std::string_view kind) {
-  return kind == "hashtext"           ? "hashtext($1)::bigint"
-         : kind == "hashtextextended" ? "hashtextextended($1,0)"
-                                      : "$1::bigint";
+// SQL, of the value: an expression.
+std::string number_of(std::string_view kind, std::string_view value = "$1") {
+  return kind == "hashtext"           ? fmt::format("hashtext({})::bigint", value)
+         : kind == "hashtextextended" ? fmt::format("hashtextextended({},0)", value)
+                                      : fmt::format("{}::bigint", value);
 }
 bool of_two(std::string_view kind) noexcept { return kind == "int4,int4" || kind == "crc32"; }
+std::string arguments_of(std::string_view kind, std::string_view value = "$1") {
+  return of_two(kind) ? fmt::format("({0}::bigint>>32)::int,({0}::bigint<<32>>32)::int", value)
+                      : number_of(kind, value);
+}
 
 // SQL: the row `l` of pg_locks is this lock, of this database.
 std::string is(std::string_view l, std::string_view number, int kind) {
@@ -64,7 +70,8 @@ Result<std::string> lock_value(std::string_view kind, std::string_view text) {
 }
 
 AdvisoryStatements::AdvisoryStatements(std::string_view kind)
-    : args_(of_two(kind) ? "($1::bigint>>32)::int,($1::bigint<<32>>32)::int" : number_of(kind)),
+    : kind_(kind),
+      args_(arguments_of(kind)),
       rows_("FROM pg_locks l WHERE " + is("l", number_of(kind), of_two(kind) ? 2 : 1)),
       silence{
           "dlock_silence",
@@ -79,8 +86,6 @@ AdvisoryStatements::AdvisoryStatements(std::string_view kind)
                "fence=GREATEST(dlock_advisory.fence+1,excluded.fence),owner=excluded.owner,"
                "granted=excluded.granted,ttl=excluded.ttl,who=excluded.who RETURNING fence",
                args_, seal("$3"), server_clock)},
-      wait{"dlock_wait_advisory",
-           fmt::format("SELECT set_config('lock_timeout',$2,true),pg_advisory_lock({})", args_)},
       beat{"dlock_beat_advisory",
            fmt::format("SELECT EXISTS(SELECT {} AND l.granted AND l.pid=pg_backend_pid())", rows_)},
       free{"dlock_free_advisory",
@@ -98,5 +103,15 @@ AdvisoryStatements::AdvisoryStatements(std::string_view kind)
       end{"", fmt::format("SELECT pg_terminate_backend(l.pid,$3::bigint) {} AND "
                           "l.pid=ANY(string_to_array($2,',')::int[])",
                           rows_)} {}
+
+// A block takes no $1: the value is hex, which no quote and no setting can change.
+Statement AdvisoryStatements::wait(const std::string& value, Duration longest) const {
+  std::string hex;
+  for (const char c : value) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return wait_statement(
+      fmt::format("pg_advisory_lock({})",
+                  arguments_of(kind_, fmt::format("convert_from(decode('{}','hex'),'UTF8')", hex))),
+      longest);
+}
 
 }  // namespace dlock::postgresql

@@ -19,6 +19,7 @@ class AdvisoryStatements {
   explicit AdvisoryStatements(std::string_view kind);
 
  private:
+  const std::string kind_;
   const std::string args_, rows_;  // of the functions; FROM, WHERE: of all that have it or wait
 
  public:
@@ -28,12 +29,13 @@ class AdvisoryStatements {
   // Lock and record in one. $2: name of the record, $3: owner, $4: ttl, $5: who. A row: the token.
   // In a session that has the lock it succeeds, too.
   const Statement take;
-  const Statement wait;   // at most $2 ms; a row: it has the lock
   const Statement beat;   // whether this session has it
   const Statement free;   // whether it had it; all locks of the session, however often taken
   const Statement read;   // $2: name of the record; columns: see AdvisoryBackend
   const Statement there;  // the same without a table
   const Statement end;    // the sessions $2, "PID,PID", of those that have it or wait; $3: ms
+  // Waits for the lock of this value; see wait_statement().
+  Statement wait(const std::string& value, Duration longest) const;
 };
 
 }  // namespace dlock::postgresql

@@ -89,14 +89,14 @@ Result<Progress> AdvisoryWaiter::step(Deadline end) {
                       {std::min(end, answer_by_), backend_.client_.options().interrupt_fd}));
       if (!answer && Clock::now() < answer_by_) return last_;
       if (!answer) return fail(no_answer("wait", connection_->at().text()));
-      backend_.wakeups_ += answer->front().rows.size();
+      ++backend_.wakeups_;
     }
     TRY(done, attempt());
     if (done) return std::move(*done);
     if (Clock::now() >= end) return last_;
     const Duration patience = backend_.client_.options().op_timeout;
-    const Call wait[] = {
-        {backend_.sql_.wait, {lock_.value, std::to_string(longest_wait / 1ms)}, true}};
+    const Statement sleep = backend_.sql_.wait(lock_.value, longest_wait);
+    const Call wait[] = {{sleep}};
     TRY_VOID(connection_->send("wait", wait, later(Clock::now(), patience)));
     answer_by_ = later(Clock::now(), longest_wait + patience);
   }
@@ -114,12 +114,11 @@ Result<Progress> AdvisoryWaiter::poll(Duration slice) {
 
 Result<void> AdvisoryWaiter::cancel() {
   Client& client = backend_.client_;
-  // A session that waits in the server is ended by another, with what it was granted meanwhile.
-  if (connection_ && connection_->under_way() && !connection_->broken()) {
-    const std::string pid = std::to_string(connection_->facts().pid);
-    const auto ms = std::to_string(client.options().op_timeout / 2ms);
-    (void)backend_.query("end the wait", {backend_.sql_.end, {lock_.value, pid, ms}});
-    client.drop(std::move(connection_));
+  // Its session ends with what it was granted meanwhile, once another one has ended the wait.
+  if (const int pid = client.end_wait(connection_)) {
+    const Deadline until = client.usual_deadline();
+    (void)client.ask_to_end(pid, until);
+    client.drop_waiting(std::move(connection_), until);
   }
   client.give_back(std::move(connection_));
   if (!backend_.mine(request_.key, request_.owner)) return {};

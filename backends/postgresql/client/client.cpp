@@ -8,7 +8,47 @@ namespace {
 
 constexpr int answers_of_login = 4;  // address, TLS, password, settings
 
+// A request that ends a wait may come before it has begun, and then does nothing.
+constexpr Duration wait_ends_within{100'000};
+
 }  // namespace
+
+// The settings of a block that fails are undone, so each way sets `dlock.waited`. A lock that the
+// wait got stays with the session, or with the transaction, as the function says.
+Statement wait_statement(std::string_view take, Duration longest) {
+  const auto ms = std::max<std::int64_t>(
+      1, std::chrono::duration_cast<std::chrono::milliseconds>(longest).count());
+  return {"", fmt::format("DO $dlock$ BEGIN SET LOCAL lock_timeout={}; PERFORM {}; PERFORM "
+                          "set_config('dlock.waited',{}::text,false); EXCEPTION WHEN "
+                          "lock_not_available OR query_canceled THEN PERFORM "
+                          "set_config('dlock.waited','',false); END $dlock$",
+                          ms, take, server_clock)};
+}
+const Statement waited_statement{"dlock_waited",
+                                 "SELECT NULLIF(current_setting('dlock.waited'),'')"};
+
+std::string end_waits_in_sql(std::string_view pid) {
+  return fmt::format(
+      "SELECT pg_cancel_backend(l.pid) FROM pg_locks l WHERE l.pid={} AND l.locktype='advisory' "
+      "AND NOT l.granted",
+      pid);
+}
+
+Result<void> Client::ask_to_end(int pid, Deadline until) {
+  static const Statement end{"", end_waits_in_sql("$1::int")};
+  TRY_VOID(run<Rows>(until, false, [&](Connection& c) {
+    return c.query("end the wait", {end, {std::to_string(pid)}}, until);
+  }));
+  return {};
+}
+
+void Client::drop_waiting(std::unique_ptr<Connection> c, Deadline until) {
+  while (end_wait(c) != 0 && Clock::now() < until) {
+    const auto answer = c->receive({std::min(until, later(Clock::now(), wait_ends_within))});
+    if (!answer || *answer || !ask_to_end(c->facts().pid, until)) break;
+  }
+  drop(std::move(c));
+}
 
 Result<std::unique_ptr<Connection>> Client::open(const Duration* share) {
   return Connection::open(
@@ -47,7 +87,9 @@ bool Client::may_repeat(const Connection& c, const Error& e, Deadline until, uns
 // In one transaction, one client after the other: two at a time would be refused. Not where another
 // schema has tables of dlock already: two users with different search_paths would not exclude each
 // other, and would not learn of it.
-Result<void> Client::create(Connection& c, Deadline until) {
+Result<Rows> Client::make_tables(Connection& c, bool only_try, Deadline until) {
+  const std::string_view undo =
+      only_try ? "RAISE SQLSTATE 'DL000'; EXCEPTION WHEN SQLSTATE 'DL000' THEN NULL;" : "";
   const Statement all{
       "",
       fmt::format("DO $dlock$ DECLARE other name; BEGIN "
@@ -57,9 +99,14 @@ Result<void> Client::create(Connection& c, Deadline until) {
                   "relnamespace::regnamespace::name<>current_schema() LIMIT 1; "
                   "IF other<>current_schema() THEN RAISE 'schema % has tables of dlock: it must "
                   "come first in the search_path of this account, or tables be made in schema %, "
-                  "for locks of its own',other,current_schema(); END IF; {}; END $dlock$",
-                  schema_)};
-  const auto made = c.query("create the tables", {all}, until);
+                  "for locks of its own',other,current_schema(); END IF; BEGIN {}; {} END; END "
+                  "$dlock$",
+                  schema_, undo)};
+  return c.query("create the tables", {all}, until);
+}
+
+Result<void> Client::create(Connection& c, Deadline until) {
+  const auto made = make_tables(c, false, until);
   if (made) return {};
   if (retryable(made.error().code) && (!c.has_server_error() || c.remedy() != Remedy::none))
     return fail(made.error());

@@ -85,7 +85,7 @@ Result<void> Connection::send(std::string_view what, std::span<const Call> calls
                    : ::PQsendQueryPrepared(handle_, name.c_str(), n, values.data(), nullptr,
                                            nullptr, 0)) == 1;
     good &= ::PQpipelineSync(handle_) == 1;
-    sent_.push_back({prepare ? name : "", call.may_time_out});
+    sent_.push_back(prepare ? name : "");
   }
   answers_.assign(calls.size(), {});
   done_ = 0;
@@ -100,7 +100,7 @@ void Connection::read_result(const PGresult* r) {
     case PGRES_PIPELINE_SYNC: ++done_; return;
     case PGRES_COMMAND_OK:
       // The first of a statement that is being prepared.
-      if (auto& name = sent_[done_].name; !name.empty()) {
+      if (auto& name = sent_[done_]; !name.empty()) {
         prepared_.insert(std::exchange(name, {}));
         return;
       }
@@ -121,7 +121,6 @@ void Connection::read_result(const PGresult* r) {
     case PGRES_PIPELINE_ABORTED: return;
     default:
       state = ::PQresultErrorField(r, PG_DIAG_SQLSTATE);
-      if (sent_[done_].may_time_out && state && std::string_view{state} == "55P03") return;
       if (!why_.empty()) return;
       why_ = ::PQresultErrorMessage(r);
       if (why_.empty()) why_ = "the connection is gone";

@@ -46,7 +46,6 @@ struct Statement {
 struct Call {
   const Statement& statement;
   std::vector<std::string> values{};  // $1, $2, ...
-  bool may_time_out = false;          // a wait: its lock_timeout is no error
 };
 using Answers = std::vector<Rows>;
 
@@ -116,10 +115,6 @@ class Connection {
   Error lost(std::string_view what);
   Error silent();
   void read_result(const pg_result*);
-  struct Sent {
-    std::string name;  // prepared by this call; empty: nothing was
-    bool may_time_out;
-  };
 
   const Server at_;
   pg_conn* handle_ = nullptr;
@@ -129,7 +124,8 @@ class Connection {
   std::uint64_t exchanges_ = 0;
   Duration row_wait_{}, least_time_{};
   std::set<std::string> prepared_;
-  std::vector<Sent> sent_;  // not all answered yet
+  // not all answered yet: what each call prepared; empty: nothing
+  std::vector<std::string> sent_;
   Answers answers_;
   std::size_t done_ = 0;  // of `sent_`
 };

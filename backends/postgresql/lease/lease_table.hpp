@@ -58,7 +58,8 @@ class LeaseTable final : public SqlLeaseTable<Connection, Rows> {
   void adopt(Connection&, const std::string&, const LockState::Holder&, const Known&,
              Deadline until);
   // Leaves the queue and releases a grant. True: it was held. `waiting`: a session that waits for
-  // this owner in the server, by its number: it is ended.
+  // this owner in the server, by its number: its wait
+  // is ended.
   Result<bool> cancel(Connection&, const std::string& name, const Owner&, int waiting,
                       Deadline until);
 
@@ -101,8 +102,8 @@ class LeaseTable final : public SqlLeaseTable<Connection, Rows> {
   void add_bell(Connection&, std::vector<Call>&) const;
 
   const std::string alive_;  // an SQL condition on `w`
-  const Statement load_, take_, swap_, leave_, make_row_, join_, listen_, all_ahead_, passed_,
-      ahead_, waiters_, say_alive_, cancel_;
+  const Statement load_, take_, swap_, leave_, make_row_, join_, all_ahead_, passed_, ahead_,
+      waiters_, say_alive_, cancel_;
 };
 
 // An SQL expression: turns the number of a row of dlock_wait into that of its lock, and back. The

@@ -88,9 +88,6 @@ LeaseTable::LeaseTable(Setup setup)
                 " ON CONFLICT (name,owner) DO UPDATE SET live=excluded.live RETURNING "
                 "{1},CASE WHEN $5::bool THEN pg_try_advisory_lock({1}) END",
                 setup.clock, lock_of_row("w"))},
-      listen_{"dlock_listen", fmt::format("SELECT {},set_config('lock_timeout',$2,true),"
-                                          "pg_advisory_xact_lock_shared($1::bigint)",
-                                          setup.clock)},
       all_ahead_{"dlock_all_ahead",
                  fmt::format("SELECT {},w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name=$1 "
                              "AND w.ticket<{} AND w.owner<>$3 AND {} ORDER BY w.ticket",
@@ -109,13 +106,8 @@ LeaseTable::LeaseTable(Setup setup)
       say_alive_{"", fmt::format("UPDATE dlock_wait SET live={}+$3::bigint WHERE name=$1 AND "
                                  "owner=$2",
                                  setup.clock)},
-      cancel_{"",
-              fmt::format(
-                  "WITH d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND w.owner=$2 RETURNING {} "
-                  "AS ticket) SELECT pg_terminate_backend(l.pid) FROM d JOIN pg_locks l ON "
-                  "l.locktype='advisory' AND l.pid=$3::int AND l.granted AND l.objsubid=1 AND "
-                  "((l.classid::bigint<<32)|l.objid::bigint)=d.ticket WHERE $3::int>0",
-                  lock_of_row("w"))} {}
+      cancel_{"", "WITH d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND w.owner=$2) " +
+                      end_waits_in_sql("$3::int")} {}
 
 Call LeaseTable::load(const std::string& name, const Owner* me, const Connection& c,
                       bool lock) const {
@@ -159,20 +151,18 @@ Result<LeaseTable::Row> LeaseTable::read(Connection& c, Attempt& a, bool join, D
 
 Result<void> LeaseTable::listen(Connection& c, const Attempt& a, const std::string& ticket,
                                 Duration wait) {
-  const auto ms = std::max<std::int64_t>(
-      1, std::chrono::duration_cast<std::chrono::milliseconds>(wait).count());
-  const Call calls[] = {{listen_, {ticket, std::to_string(ms)}, true},
-                        load(a.name, &a.request.owner, c, true)};
+  const Statement sleep =
+      wait_statement(fmt::format("pg_advisory_xact_lock_shared({})", ticket), wait);
+  const Call calls[] = {{sleep}, {waited_statement}, load(a.name, &a.request.owner, c, true)};
   return c.send("wait", calls, later(Clock::now(), c.row_wait()));
 }
 
-// A wait whose time was over has no row.
 Result<LeaseTable::Waited> LeaseTable::waited(Connection& c, const Attempt& a,
                                               const Answers& answers, Deadline sent,
                                               Deadline until) {
-  TRY(row, completed(c, a, answers[1], sent, until));
-  count_wait(row, answers[0].number<Micros>(0));
-  return Waited{!answers[0].rows.empty(), std::move(row)};
+  TRY(row, completed(c, a, answers[2], sent, until));
+  count_wait(row, answers[1].number<Micros>(0));
+  return Waited{answers[1].has(0), std::move(row)};
 }
 
 Result<LeaseTable::Row> LeaseTable::read_row(Connection& c, const std::string& name,

@@ -2,8 +2,10 @@
 // Sessions that end, waiters that are stopped or gone, and changes to the tables by others.
 #include <sys/wait.h>
 #include <csignal>
+#include <fstream>
 #include <future>
 #include <optional>
+#include <vector>
 #include "core/text.hpp"
 #include "faults.hpp"
 #include "postgresql_schema/schema.hpp"
@@ -59,6 +61,40 @@ TEST_CASE("records that are damaged, or of a newer dlock, are refused and stay")
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::protocol);
   CHECK(db.value("SELECT state LIKE '%H what%' FROM dlock_lock") == "t");
+}
+
+// An error that the server logs is two lines, and a waiter would cause one every 5 s.
+TEST_CASE("a wait leaves no line in the server's log, whether it runs out, is left or is granted") {
+  PostgresServer own;
+  PostgresDatabase db{own};
+  const auto lines = [&] {
+    std::vector<std::string> found;
+    std::ifstream log{own.directory() + "/log"};
+    for (std::string line; std::getline(log, line);)
+      if (line.find("STATEMENT:") != line.npos || line.find("ERROR:") != line.npos ||
+          line.find("FATAL:") != line.npos || line.find("could not") != line.npos)
+        found.push_back(line);
+    return found;
+  };
+  for (const char* const recipe : {"lease", "advisory"}) {
+    const auto a = open_postgres(db.url(), calm(), recipe),
+               b = open_postgres(db.url(), calm(), recipe),
+               c = open_postgres(db.url(), calm(), recipe);
+    release_or_fail(*a, acquire_or_fail(*a, request(key("k"))));  // makes the table
+    const auto before = lines();
+    const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
+    auto stays = waiter(*b, request(key("k"), 60s)), leaves = waiter(*c, request(key("k"), 60s));
+    CHECK(waits(*stays, 10ms));
+    CHECK(waits(*leaves, 6s));  // a statement waits for 5 s
+    CHECK(waits(*stays, 10ms));
+    CHECK(waits(*leaves, 10ms));
+    CHECK(becomes([&] { return sessions(db, "NOT granted").find(',') != std::string::npos; }));
+    CHECK(leaves->cancel());
+    CHECK(sessions(db, "NOT granted").find(',') == std::string::npos);
+    release_or_fail(*a, lease);
+    release_or_fail(*b, granted_within(*stays, 10s));
+    CHECK(lines() == before);
+  }
 }
 
 TEST_CASE("rights: what the manual grants is enough, less is refused") {
