@@ -32,6 +32,7 @@ constexpr Traits traits_of(std::string_view recipe, bool queues, bool native,
           .wakes = true,
           .native = native,
           .weakness = weakness,
+          .starts = native,
           .revokes = true,
           .proves = proves};
 }

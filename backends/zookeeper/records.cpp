@@ -2,6 +2,7 @@
 #include "zookeeper/records.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include "common/exchange.hpp"
 #include "common/record_reader.hpp"
 #include "core/number.hpp"
 
@@ -53,6 +54,20 @@ std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
   r.who = Identity::decode(text);
   r.who.limit = r.limit.value_or(0);
   return r;
+}
+
+std::string start_text(const std::optional<Start>& start) {
+  return start ? fmt::format("dlock1 {} {}", start->at, start->until) : "";
+}
+
+Result<std::optional<Start>> parse_start(std::string_view text, const std::string& where) {
+  if (text.empty()) return std::nullopt;
+  if (const auto layout = newer_layout(text))
+    return fail(newer_record("the note of --once-per", where, *layout));
+  const bool known = field(text) == "dlock1";
+  const auto at = parse_number<std::int64_t>(field(text)), until = parse_number<std::int64_t>(text);
+  if (!known || !at || !until) return fail(malformed_reply("look", where));
+  return Start{*at, *until};
 }
 
 std::string revoke_text(FencingToken token, bool names_recur, std::string_view data) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include "core/backend.hpp"
 #include "core/identity.hpp"
 #include "core/lease.hpp"
 
@@ -24,6 +25,11 @@ struct NodeRecord {
   std::string text() const;
   static std::optional<NodeRecord> parse(std::string_view);  // nullopt: not dlock's
 };
+
+// What --once-per noted: `dlock1 AT UNTIL`, or nothing.
+std::string start_text(const std::optional<Start>&);
+// Errc::protocol: it is not such a text.
+Result<std::optional<Start>> parse_start(std::string_view text, const std::string& where);
 
 // What Curator writes into a holder's node to ask it to release. Where a later holder's node has
 // the same name (recipe ephemeral) the token of the one that is asked follows: a request that

@@ -18,7 +18,8 @@ constexpr std::array<Tag, 4> sequential_tags{{{"-__SEMA__-__WRIT__", Mode::permi
                                               {"-__WRIT__", Mode::exclusive},
                                               {"-__DLCK__-__READ__", Mode::shared},
                                               {"-__READ__", Mode::shared, true}}};
-constexpr std::string_view curator_tag = "-lock-", kazoo_tag = "__lock__", slot_prefix = "slot-";
+constexpr std::string_view curator_tag = "-lock-", kazoo_tag = "__lock__", slot_prefix = "slot-",
+                           clock_prefix = "now-";
 
 std::string uuid(const Owner& owner) {
   const std::string hex = owner.hex();
@@ -101,6 +102,12 @@ std::string slot_node(unsigned slot) { return fmt::format("{}{}", slot_prefix, s
 std::optional<unsigned> parse_slot(std::string_view name) {
   if (!name.starts_with(slot_prefix)) return std::nullopt;
   return unsigned_digits<unsigned>(name.substr(slot_prefix.size()));
+}
+
+std::string clock_node() { return fmt::format("{}{}-", clock_prefix, Owner::random().hex()); }
+bool is_helper_node(Dialect d, std::string_view name) {
+  return d == Dialect::sequential &&
+         (parse_slot(name) || name == start_node || name.starts_with(clock_prefix));
 }
 
 Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) {

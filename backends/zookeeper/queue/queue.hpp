@@ -54,6 +54,13 @@ std::optional<Member> parse_member(Dialect, std::string_view name);
 std::string slot_node(unsigned slot);
 std::optional<unsigned> parse_slot(std::string_view name);
 
+// The node with the last start that --once-per noted.
+inline constexpr std::string_view start_node = "started";
+// A node that lives for a moment, because only a write tells the leader's clock.
+std::string clock_node();
+// dlock's, but no place in the queue.
+bool is_helper_node(Dialect, std::string_view name);
+
 // A directory as listed.
 struct Directory {
   std::vector<Member> queue;  // in order

@@ -145,6 +145,10 @@ Result<std::optional<KeyView>> QueueBackend::view_of(const std::string& path,
       all.waiters.push_back({h.id, c.mode, h.who});
     }
   }
+  if (traits().starts)
+    if (const auto note = read_note(*s, path, op_deadline());
+        note && note->start && note->start->until > s->leader_time().value_or(wall_micros()))
+      all.noted_start = note->start->at;
   constexpr std::int32_t near_the_wrap = INT32_MAX - 10'000'000;
   const Directory& directory = queue.directory;
   if (!directory.queue.empty() && directory.queue.back().number > near_the_wrap)
@@ -213,8 +217,7 @@ Result<void> QueueBackend::erase(const Key& key) {
     if (list.rc == ZNONODE) return {};
     std::string foreign;
     for (const std::string& name : list.names) {
-      const bool slot = dialect_ == Dialect::sequential && parse_slot(name);
-      if (!slot && !parse_member(dialect_, name)) foreign = name;
+      if (!is_helper_node(dialect_, name) && !parse_member(dialect_, name)) foreign = name;
       else TRY_VOID(answer(*s, what, s->remove(path + '/' + name), until, {ZNONODE}));
     }
     if (!foreign.empty())

@@ -17,6 +17,8 @@ class QueueBackend final : public SessionBackend {
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<std::vector<std::string>> names() override;
   Result<void> erase(const Key&) override;
+  Result<Starts> starts(const Key&) override;
+  Result<Noted> note_start(const Lease&, const StartChange&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
 
   Dialect dialect() const noexcept { return dialect_; }
@@ -40,6 +42,15 @@ class QueueBackend final : public SessionBackend {
     std::vector<Contender> contenders;  // in order
   };
   Result<Queue> read(Session&, const std::string& path);
+  // The note of --once-per as an up-to-date server has it; and its version, if the node is there.
+  struct Note {
+    std::optional<Start> start;
+    std::optional<std::int32_t> version;
+  };
+  Result<Note> read_note(Session&, const std::string& path, Deadline until);
+  Result<std::int64_t> leader_time(Session&, const std::string& path, Deadline until);
+  // The node of the grant; nullopt: it is not in force.
+  Result<std::optional<std::string>> granted_node(Session&, const Lease&, Deadline until);
   Result<void> walk(Session&, const std::string& path, std::string_view stem,
                     std::vector<std::string>& paths);
 

@@ -29,6 +29,7 @@ struct NodeStat {
   // the transaction that created it; the session it ends with, 0: none
   std::int64_t czxid = 0, owner = 0;
   std::int32_t version = 0;  // of its data
+  std::int64_t mtime = 0;    // when these were written, by the leader's clock, in ms since 1970
   FencingToken token() const noexcept { return static_cast<FencingToken>(czxid); }
 };
 
@@ -90,6 +91,9 @@ class Session {
   std::uint64_t connection() const noexcept { return connection_; }
   const Proof& proof() const noexcept { return proof_; }
   int alarm_fd();  // readable: there is data from the server
+  // The leader's clock, in microseconds since 1970, as a write of the last minute told it; too low
+  // by the transit time of that answer. No request asks for the time.
+  std::optional<std::int64_t> leader_time() const;
 
   // Connected, as far as can be seen without a request. Each time the servers' names are looked up
   // anew. Errc::unavailable: not until then (nothing was sent) or interrupted; Errc::denied.
@@ -170,6 +174,8 @@ class Session {
   Deadline attempt_at_{};                  // when it began to connect
   Deadline turned_away_at_ = no_deadline;  // first, since the last connection
   std::uint64_t connection_ = 0, news_ = 0;
+  std::int64_t written_ = 0;  // NodeStat::mtime of the last write
+  Deadline written_at_{};     // when its answer came
   std::map<WatchId, bool> watches_;
   Fd alarm_;
   Fd turn_;  // only one process at a time may be connected to a resumed session

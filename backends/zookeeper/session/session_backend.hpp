@@ -180,6 +180,7 @@ class SessionBackend : public Backend {
   // Its session: a new one where there is none, or the old one is over.
   Result<Session*> connected(Line&, Deadline until, int interrupt_fd);
   void end_session(Line&);
+  Result<int> try_a_lock(Session&);  // the library's result
   void close(Line&);
 
   const Traits& traits_;  // of the table, which lives for ever

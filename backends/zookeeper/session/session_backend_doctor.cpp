@@ -12,6 +12,7 @@
 #include "common/lookup.hpp"
 #include "core/duration.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "zookeeper/session/session_backend.hpp"
 
 namespace dlock::zookeeper {
@@ -124,6 +125,25 @@ void servers(const Options& o, Findings& found) {
 
 }  // namespace
 
+// Makes the nodes of a lock, and those above it that are missing, and removes them, all in one
+// transaction: nobody ever sees them.
+Result<int> SessionBackend::try_a_lock(Session& s) {
+  const std::string key = options_.root + "doctor-" + Owner::random().hex();
+  std::vector<Op> ops;
+  for (std::size_t slash = key.find('/', 1); slash != key.npos; slash = key.find('/', slash + 1)) {
+    const std::string above = key.substr(0, slash);
+    TRY(there, answer(s, "examine", s.exists(above), op_deadline(), {ZNONODE}));
+    if (there.rc == ZNONODE) ops.push_back({.kind = Op::Kind::create, .path = above});
+  }
+  ops.push_back({.kind = Op::Kind::create, .path = key});
+  ops.push_back({.kind = Op::Kind::create, .path = key + "/place", .flags = ZOO_EPHEMERAL});
+  for (std::size_t i = ops.size(); i-- > 0;)
+    ops.push_back({.kind = Op::Kind::remove, .path = ops[i].path});
+  const Session::Call call = s.multi(ops);
+  TRY_VOID(done(s, "examine", {&call}, op_deadline()));
+  return call.reply().rc;
+}
+
 Result<std::vector<Finding>> SessionBackend::doctor() {
   TRY(got, reader());
   Session& s = *got;
@@ -140,6 +160,14 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
                    : "a write was not committed",
             good_if(quorum, Level::bad),
             "no majority of the servers works together: no lock can be taken or kept");
+
+  if (quorum) {
+    TRY(rc, try_a_lock(s));
+    found.add(
+        "first lock",
+        rc == ZOK ? "could be taken" : printable(server_error(options_, "try it", rc).message),
+        good_if(rc == ZOK, Level::bad), "the rights that are needed are in dlock-zookeeper(7)");
+  }
 
   const std::string directory = options_.root.size() > 1 && options_.root.ends_with('/')
                                     ? options_.root.substr(0, options_.root.size() - 1)

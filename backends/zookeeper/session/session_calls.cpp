@@ -35,10 +35,14 @@ struct Session::Callbacks {
     if (rc == ZOK && s->write) s->session->proof_.committed(s->reply.sent, now);
     else if (!unknown(rc)) s->session->proof_.note_answer(s->reply.sent, now);
     if (rc == ZOK) keep(s->reply);
+    if (rc == ZOK && s->write && s->reply.stat.mtime > 0) {
+      s->session->written_ = s->reply.stat.mtime;
+      s->session->written_at_ = now;
+    }
     if (s->forgotten) delete s;
   }
   static NodeStat copy(const struct Stat* s) {
-    return s ? NodeStat{s->czxid, s->ephemeralOwner, s->version} : NodeStat{};
+    return s ? NodeStat{s->czxid, s->ephemeralOwner, s->version, s->mtime} : NodeStat{};
   }
 
   static void nothing(int rc, const void* data) {
@@ -177,6 +181,13 @@ Session::Call Session::multi(const std::vector<Op>& ops) {
     return zoo_amulti(handle_, static_cast<int>(list.size()), list.data(), s->results.data(),
                       Callbacks::nothing, s);
   });
+}
+
+std::optional<std::int64_t> Session::leader_time() const {
+  constexpr Duration longest{60'000'000};  // then it may have been set, or another one leads
+  const Duration since = std::chrono::duration_cast<Duration>(Clock::now() - written_at_);
+  if (written_ == 0 || since > longest) return std::nullopt;
+  return written_ * 1000 + since.count();
 }
 
 bool unknown(int rc) noexcept {

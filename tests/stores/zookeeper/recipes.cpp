@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What other clients, operators and limits do to a lock.
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <thread>
 #include "faults.hpp"
+#include "support/proxy.hpp"
 #include "zookeeper/queue/queue.hpp"
 
 using namespace dlock;
@@ -252,4 +255,93 @@ TEST_CASE("doctor: quorum, servers, limits and ACL") {
   CHECK(of("maxClientCnxns").level != Finding::Level::unknown);
   CHECK(of("ensemble").level == Finding::Level::warning);
   CHECK(of("ACL").level == Finding::Level::good);
+}
+
+// ---- --once-per --------------------------------------------------------------------------------
+
+TEST_CASE("late: a noted start never replaces one that was noted after the reading") {
+  Proxy proxy{shared_zookeeper().port()};
+  const std::string chroot = fresh_chroot();
+  const auto a = open_zookeeper(fmt::format("zookeeper://127.0.0.1:{}{}", proxy.port(), chroot)),
+             b = open_zookeeper(shared_zookeeper().url() + chroot);
+  Request r = ask();
+  r.mode = Mode::shared;
+  const Lease mine = acquire_or_fail(*a, r);
+  r.owner = Owner::random();
+  const Lease other = acquire_or_fail(*b, r);
+  const auto start = [&](std::int64_t number) {
+    const Starts s = b->starts(key()).value();
+    return Start{s.now, s.now + 3'600'000'000 + number};
+  };
+  const bool there = GENERATE(false, true);  // then it is changed, else it is created
+  CAPTURE(there);
+  std::optional<Start> was;
+  if (there) {
+    was = start(1);
+    REQUIRE(b->note_start(other, {{}, was}).value() == Noted::yes);
+  }
+  const Start late = start(2), first = start(3);
+  proxy.hold(fmt::format("dlock1 {}", late.at));
+  auto noted = std::async(std::launch::async, [&] { return a->note_start(mine, {was, late}); });
+  REQUIRE(proxy.holds_one());
+  CHECK(b->note_start(other, {was, first}).value() == Noted::yes);
+  proxy.let_go();
+  CHECK(noted.get().value() == Noted::other_start);
+  CHECK(b->starts(key()).value().last == first);
+}
+
+TEST_CASE("late: a noted start whose grant has ended meanwhile changes nothing") {
+  Proxy proxy{shared_zookeeper().port()};
+  const std::string chroot = fresh_chroot();
+  const auto a = open_zookeeper(fmt::format("zookeeper://127.0.0.1:{}{}", proxy.port(), chroot)),
+             b = open_zookeeper(shared_zookeeper().url() + chroot);
+  const Lease mine = acquire_or_fail(*a, ask());
+  const Starts s = a->starts(key()).value();
+  proxy.hold(fmt::format("dlock1 {}", s.now));
+  auto noted = std::async(std::launch::async, [&] {
+    return a->note_start(mine, {{}, Start{s.now, s.now + 3'600'000'000}});
+  });
+  REQUIRE(proxy.holds_one());
+  CHECK(b->force_release(key(), std::nullopt).value() == Released::yes);
+  proxy.let_go();
+  CHECK(noted.get().value() == Noted::not_held);
+  CHECK_FALSE(b->starts(key()).value().last);
+}
+
+TEST_CASE("a noted start that was withdrawn does not come back by its version") {
+  Proxy proxy{shared_zookeeper().port()};
+  const std::string chroot = fresh_chroot();
+  const auto a = open_zookeeper(fmt::format("zookeeper://127.0.0.1:{}{}", proxy.port(), chroot)),
+             b = open_zookeeper(shared_zookeeper().url() + chroot);
+  Request r = ask();
+  r.mode = Mode::shared;
+  const Lease mine = acquire_or_fail(*a, r);
+  r.owner = Owner::random();
+  const Lease other = acquire_or_fail(*b, r);
+  const Starts s = b->starts(key()).value();
+  const Start one{s.now, s.now + 3'600'000'001}, late{s.now + 1, s.now + 3'600'000'002},
+      next{s.now + 2, s.now + 3'600'000'003};
+  REQUIRE(b->note_start(other, {{}, one}).value() == Noted::yes);
+  proxy.hold(fmt::format("dlock1 {}", late.at));
+  auto noted = std::async(std::launch::async, [&] { return a->note_start(mine, {one, late}); });
+  REQUIRE(proxy.holds_one());
+  CHECK(b->note_start(other, {one, {}}).value() == Noted::yes);
+  CHECK(b->note_start(other, {{}, next}).value() == Noted::yes);
+  proxy.let_go();
+  CHECK(noted.get().value() == Noted::other_start);
+  CHECK(b->starts(key()).value().last == next);
+}
+
+TEST_CASE("the times of --once-per are the servers', also of who has written nothing yet") {
+  const std::string url = place();
+  const auto a = open_zookeeper(url), b = open_zookeeper(url);
+  acquire_or_fail(*a, ask());
+  for (const auto& one : {&*a, &*b}) {
+    const std::int64_t before = wall_micros();
+    const std::int64_t told = one->starts(key()).value().now;
+    CHECK(told >= before - 60'000'000);
+    CHECK(told <= wall_micros() + 1'000);  // the same clock here; ms in the node
+  }
+  CHECK(b->inspect(key()).value()->notes.empty());
+  CHECK(a->erase(key()));
 }

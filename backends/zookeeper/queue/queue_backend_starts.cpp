@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// --once-per: the note is a node beside the contenders. It is changed by its version, in one
+// transaction with a check that the node of the grant is there.
+//
+// Interleavings:
+// 1. Two who hold the key (readers, permits, nested runs) have read the same: both write to that
+//    version, and the ensemble refuses the second one, which then reads the first one's start.
+// 2. There is no note: both create it, and the second creation is refused.
+// 3. A start is withdrawn and another one noted after we have read: the node stays when its start is
+//    withdrawn, so no version comes again.
+// 4. The grant ends after we have read: the check of its node fails, and nothing is written.
+// 5. The reply is lost: the connection was dropped, so the request cannot arrive later unnoticed.
+//    The note is read again, and says whether it was carried out.
+#include <zookeeper/zookeeper.h>
+#include <algorithm>
+#include "common/exchange.hpp"
+#include "zookeeper/queue/queue_backend.hpp"
+
+namespace dlock::zookeeper {
+
+Result<QueueBackend::Note> QueueBackend::read_note(Session& s, const std::string& path,
+                                                   Deadline until) {
+  const std::string node = path + '/' + std::string{start_node};
+  (void)s.sync(node);
+  TRY(r, answer(s, "look", s.get(node), until, {ZNONODE}));
+  if (r.rc == ZNONODE) return Note{};
+  TRY(start, parse_start(r.text, options_.where));
+  return Note{start, r.stat.version};
+}
+
+Result<std::int64_t> QueueBackend::leader_time(Session& s, const std::string& path,
+                                               Deadline until) {
+  if (const auto known = s.leader_time()) return *known;
+  const std::string node = path + '/' + clock_node();
+  Session::Call made = s.create(node, "", ZOO_EPHEMERAL);
+  const Session::Call gone = s.remove(node);
+  TRY_VOID(answer(s, "look", std::move(made), until, {ZNOAUTH, ZNONODE}));
+  TRY_VOID(done(s, "look", {&gone}, until));
+  // who may not write here, or before the first lock, can start nothing, either
+  return s.leader_time().value_or(wall_micros());
+}
+
+Result<Starts> QueueBackend::starts(const Key& key) {
+  if (!traits().starts) return fail(cannot("--once-per"));
+  const Deadline until = op_deadline();
+  TRY(path, path_of(options_, key));
+  TRY(s, reader());
+  TRY(now, leader_time(*s, path, until));
+  TRY(note, read_note(*s, path, until));
+  if (note.start && note.start->until <= now) note.start.reset();
+  return Starts{now, note.start};
+}
+
+Result<std::optional<std::string>> QueueBackend::granted_node(Session& s, const Lease& lease,
+                                                              Deadline until) {
+  if (const Place* p = find_place(lease.key, lease.owner)) {
+    if (!p->granted() || p->given_up || !lives(*p)) return std::nullopt;
+    (void)s.sync(p->node);
+    TRY(r, answer(s, "look", s.exists(p->node), until, {ZNONODE}));
+    return r.rc == ZOK && p->is(r.stat) ? std::optional{p->node} : std::nullopt;
+  }
+  TRY(all, holders(lease.key));
+  for (const Contender& c : all)
+    if (is_of(c, lease.owner)) return c.path;
+  return std::nullopt;
+}
+
+Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& wanted) {
+  if (!traits().starts) return fail(cannot("--once-per"));
+  constexpr std::string_view what = "note the start";
+  TRY(path, path_of(options_, lease.key));
+  const std::string node = path + '/' + std::string{start_node};
+  for (const Deadline until = op_deadline();;) {
+    TRY(s, reader());
+    TRY(mine, granted_node(*s, lease, until));
+    if (!mine) return Noted::not_held;
+    TRY(now, leader_time(*s, path, until));
+    TRY(note, read_note(*s, path, until));
+    if (!wanted.fits(note.start, now)) return Noted::other_start;
+    if (note.start == wanted.is) return Noted::yes;
+    const std::string text = start_text(wanted.is);
+    const Session::Call call =
+        s->multi({{Op::Kind::check, *mine},
+                  note.version ? Op{Op::Kind::set, node, text, *note.version}
+                               : Op{.kind = Op::Kind::create, .path = node, .data = text}});
+    TRY_VOID(done(*s, what, {&call}, until));
+    const int rc = call.reply().rc;
+    if (rc == ZOK) return Noted::yes;
+    if (unknown(rc)) return fail(no_answer(what, options_.where));
+    // the note has changed, or the grant has ended
+    const bool again = rc == ZBADVERSION || rc == ZNODEEXISTS || rc == ZNONODE;
+    if (!again || Clock::now() >= until) return fail(server_error(options_, what, rc));
+  }
+}
+
+}  // namespace dlock::zookeeper
