@@ -13,6 +13,7 @@
 #include "core/text.hpp"
 #include "run/environment.hpp"
 #include "util/file.hpp"
+#include "util/shell.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -136,19 +137,6 @@ std::string text_of_grant(Output form, const std::vector<Lease>& leases, const S
   for (const auto& [name, value] : run::grant_variables(*store.traits, lease, handle, ttl))
     text += fmt::format("export {}={}\n", name, shell_quoted(value));
   return text;
-}
-
-std::string shell_quoted(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + '\'';
-}
-
-std::string sh_word(std::string_view text) {
-  if (printable(text) == text) return shell_quoted(text);
-  std::string bytes;
-  for (const char c : text) bytes += fmt::format("\\0{:03o}", static_cast<unsigned char>(c));
-  return fmt::format("\"$(printf %b '{}')\"", bytes);
 }
 
 std::string_view mode_name(Mode m) noexcept {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grants as the verbs take and print them: handles, results, the words of commands that dlock
-// proposes.
+// Grants as the verbs take and print them: handles and results.
 #pragma once
 #include <optional>
 #include <string>
@@ -31,10 +30,6 @@ Result<std::optional<run::KeeperAnswer>> query_keeper_of(const Handle&, std::str
 // lock listens; empty: the store alone is needed.
 std::string text_of_grant(Output, const std::vector<Lease>&, const Store&, Duration ttl,
                           const std::string& keeper);
-
-// `text` as one word of sh; sh_word: of characters that are safe to print.
-std::string shell_quoted(std::string_view text);
-std::string sh_word(std::string_view text);
 
 std::string_view mode_name(Mode) noexcept;  // "exclusive", "shared", "permit"
 

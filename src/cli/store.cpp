@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <string>
 #include <vector>
-#include "cli/grant.hpp"
 #include "cli/options/suggestions.hpp"
 #include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "run/lines.hpp"
+#include "util/shell.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -15,6 +15,7 @@
 #include "run/process.hpp"
 #include "run/time_zone.hpp"
 #include "run/wrap/held_elsewhere.hpp"
+#include "util/shell.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -13,6 +13,7 @@
 #include "run/once_per.hpp"
 #include "run/process.hpp"
 #include "run/time_zone.hpp"
+#include "util/shell.hpp"
 
 namespace dlock::cli {
 namespace {
