@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include "cli/grant.hpp"
 #include "cli/say.hpp"
@@ -14,13 +13,11 @@
 #include "run/environment.hpp"
 #include "run/process.hpp"
 #include "run/time_zone.hpp"
-#include "run/wrap/held_elsewhere.hpp"
 #include "util/shell.hpp"
 
 namespace dlock::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using namespace std::chrono_literals;
 
 // For people; quoted for a shell.
@@ -102,26 +99,6 @@ Result<run::Timing> times(const Options& o, const Store& store, bool borrowed) {
   return fail(Errc::config, variables + timing.error().message);
 }
 
-// What the dlocks around this process hold, from DLOCK_GRANTS: only grants whose guard is an
-// ancestor. The store must be asked whether they are still in force. Unreadable and foreign entries
-// are ignored: this dlock is then an ordinary contender.
-struct Inherited {
-  std::vector<run::InheritedGrant> grants;         // of this family and recipe
-  std::vector<std::pair<Key, std::string>> texts;  // all of them, unchanged, for nested dlocks
-  std::string elsewhere;  // a warning if one of them is on another backend; empty: none is
-};
-
-// Written by a dlock, or by any other program: checked.
-std::optional<std::uint64_t> number_of(const Json& j, const char* name) {
-  const auto at = j.find(name);
-  if (at == j.end() || !at->is_number_unsigned()) return std::nullopt;
-  return at->get<std::uint64_t>();
-}
-std::string text_of(const Json& j, const char* name) {
-  const auto at = j.find(name);
-  return at != j.end() && at->is_string() ? at->get<std::string>() : std::string();
-}
-
 // Also a lock directory that is named by two paths.
 bool is_same_place(const std::string& place, const Store& store) {
   if (place == place_of(store)) return true;
@@ -134,42 +111,15 @@ bool is_same_place(const std::string& place, const Store& store) {
          one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
-void add(Inherited& to, const Json& grant, const Store& store) {
-  const auto key = Key::parse(text_of(grant, "key"));
-  const auto handle = Handle::parse(text_of(grant, "handle"));
-  const auto sequencer = Sequencer::parse(text_of(grant, "sequencer"));
-  const auto guard = grant.find("guard");
-  if (!key || !handle || !sequencer || guard == grant.end() || !guard->is_object()) return;
-  const auto pid = number_of(*guard, "pid"), start = number_of(*guard, "start");
-  if (!pid || !start || *pid > 1U << 22U || !run::is_ancestor({static_cast<pid_t>(*pid), *start}))
-    return;
-  to.texts.emplace_back(*key, grant.dump());
-  const std::string place = text_of(grant, "place");
-  if (to.elsewhere.empty() && !place.empty() && !is_same_place(place, store))
-    to.elsewhere = fmt::format(
-        "the dlock around this one holds '{}' on {}, and this one asks {}: two backends know "
-        "nothing of each other (-q hides this)",
-        printable(key->text()), printable(place), place_of(store));
-  if (handle->family != store.traits->family || handle->recipe != store.traits->recipe) return;
-  to.grants.push_back({{.key = *key,
-                        .owner = handle->lease(*key).owner,
-                        .mode = sequencer->mode,
-                        .token = sequencer->token,
-                        .slot = static_cast<unsigned>(number_of(grant, "slot").value_or(0)),
-                        .attached = true},
-                       static_cast<unsigned>(number_of(grant, "limit").value_or(UINT_MAX))});
-}
-
-Inherited find_inherited(const Store& store) {
-  Inherited found;
-  // NOLINT(concurrency-mt-unsafe): no thread exists
-  const char* grants = std::getenv("DLOCK_GRANTS");
-  if (!grants) return found;
-  const Json all = Json::parse(grants, nullptr, false);
-  if (!all.is_array()) return found;
-  for (const Json& grant : all)
-    if (grant.is_object()) add(found, grant, store);
-  return found;
+// A warning if a grant is on another backend; empty: none is.
+std::string elsewhere(const std::vector<run::InheritedGrant>& grants, const Store& store) {
+  for (const run::InheritedGrant& outer : grants)
+    if (!outer.place.empty() && !is_same_place(outer.place, store))
+      return fmt::format(
+          "the dlock around this one holds '{}' on {}, and this one asks {}: two backends know "
+          "nothing of each other (-q hides this)",
+          printable(outer.lease.key.text()), printable(outer.place), place_of(store));
+  return {};
 }
 
 }  // namespace
@@ -179,7 +129,7 @@ Inherited find_inherited(const Store& store) {
 static Result<void> fits_into_environment(const run::Plan& p, const std::vector<Key>& keys) {
   constexpr std::size_t longest = 128 * 1024;  // of a variable (execve(2))
   constexpr pid_t largest_pid = 1 << 22;
-  if (p.more_keys.empty() && p.inherited_grants.empty()) return {};
+  if (p.more_keys.empty() && p.inherited.empty()) return {};
   std::vector<Lease> leases;
   for (const Key& key : keys) {
     leases.push_back({key, p.request.owner, p.request.mode});
@@ -221,51 +171,41 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store) {
   if (is_detached(o)) request.identity.kept_by = Identity::KeptBy::nobody;
   if (o.mode == Mode::permit) request.identity.limit = o.limit;
   TRY_VOID(recipe_can(o, *store.traits, request));
-  std::optional<Handle> handle;
+  run::Plan p = plan_job(o, std::move(request));
   if (o.handle) {
-    TRY(h, require_handle(o, store));
+    TRY(handle, require_handle(o, store));
     if (!store.traits->detached)
       return fail(
           Errc::usage,
           fmt::format("--handle: with recipe {} of {} the lock ends with the process that took it, "
                       "so no other can run a command under it; run it without --handle",
                       store.traits->recipe, store.traits->family));
-    handle = std::move(h);
+    p.handle = std::move(handle);
   }
   if (o.once_per && o.once_per->calendar != run::OncePer::Calendar::none)
     TRY_VOID(run::check_time_zone());
-  TRY(timing, times(o, store, handle.has_value()));
+  TRY(timing, times(o, store, p.handle.has_value()));
 
-  run::Plan p = plan_job(o, std::move(request));
   p.traits = *store.traits;
   p.more_keys.assign(keys.begin() + 1, keys.end());
   p.timing = timing;
   p.connect_timeout = o.connect_timeout;
   p.place = place_of(store);
-  p.borrowed = handle.has_value();
-  if (p.borrowed) {  // the lock is held already
+  if (p.handle) {  // the lock is held already
     p.splay = p.min_hold = 0us;
     p.once_per.reset();
     p.wait.reset();
   }
   if (o.publish_command) p.request.identity.command = command_line_of(o);
 
-  std::vector<run::InheritedGrant> outer;
-  if (o.verb == Verb::run && !o.no_reentrant && !p.borrowed) {
-    const Inherited inherited = find_inherited(store);
-    outer = inherited.grants;
-    p.inherited_grants = inherited.texts;
-    if (!inherited.elsewhere.empty() && !o.quiet && !o.explain)
-      say_warning(fmt::format("run: {}", inherited.elsewhere));
+  if (o.verb == Verb::run && !o.no_reentrant && !p.handle) {
+    p.inherited = run::inherited_grants();
+    if (const std::string warning = elsewhere(p.inherited, store);
+        !warning.empty() && !o.quiet && !o.explain)
+      say_warning(fmt::format("run: {}", warning));
     TRY_VOID(fits_into_environment(p, keys));
   }
-  p.open = [store, handle = std::move(handle),
-            outer = std::move(outer)](const Settings& s) -> Result<std::unique_ptr<Backend>> {
-    TRY(backend, store.open(s));
-    if (handle) backend = run::borrowed(std::move(backend), *handle);
-    if (!outer.empty()) backend = run::reentrant(std::move(backend), outer);
-    return std::move(backend);
-  };
+  p.open = [store](const Settings& s) { return store.open(s); };
   return p;
 }
 

@@ -122,7 +122,7 @@ void Announcer::report(KeeperEvent& e, const Policy& policy, Deadline now) {
       },
       [&](event::ReleaseDone& done) {
         if (!done.confirmed) reason_ = std::move(done.why);
-        else if (plan_.borrowed) output_.status("left", {}, "left to the owner of --handle");
+        else if (plan_.handle) output_.status("left", {}, "left to the owner of --handle");
         else if (plan_.has_job())
           output_.status("released", {},
                          fmt::format("released, {} after the start", output_.age()));

@@ -3,7 +3,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
+#include <string_view>
 #include "core/number.hpp"
 
 namespace dlock::run {
@@ -98,6 +100,21 @@ void Entry::let_go_of_inherited(int keep) const {
     if (!null) null.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
     if (null) ::dup3(null.get(), fd, O_CLOEXEC);
   }
+}
+
+std::vector<char*> changed_environment(std::string& changes) {
+  std::vector<char*> all;
+  for (char** entry = environ; entry && *entry; ++entry) all.push_back(*entry);
+  for (std::size_t at = 0; at < changes.size(); at = changes.find('\0', at) + 1) {
+    const std::string_view change = &changes[at];
+    const std::string_view name = change.substr(0, change.find('='));
+    std::erase_if(all, [=](std::string_view entry) {
+      return entry.starts_with(name) && entry.substr(name.size()).starts_with('=');
+    });
+    if (name != change) all.push_back(&changes[at]);
+  }
+  all.push_back(nullptr);
+  return all;
 }
 
 }  // namespace dlock::run

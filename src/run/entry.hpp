@@ -4,6 +4,7 @@
 #include <sys/types.h>
 #include <csignal>
 #include <optional>
+#include <string>
 #include <vector>
 #include "run/process.hpp"
 #include "util/fd.hpp"
@@ -80,5 +81,9 @@ struct Surroundings {
   std::vector<ProcessId> before;  // start 0: not shown in /proc
   Fd tty;                         // /dev/tty, if there is a controlling terminal
 };
+
+// The environment as it was, with those changes (job_environment): pointers into both, with nullptr
+// at the end.
+std::vector<char*> changed_environment(std::string& changes);
 
 }  // namespace dlock::run

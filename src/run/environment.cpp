@@ -1,15 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/environment.hpp"
 #include <fmt/format.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include "core/text.hpp"
+#include "run/inner_holds.hpp"
 #include "run/lines.hpp"
 #include "run/process.hpp"
 
 namespace dlock::run {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Written by a dlock, or by any other program: checked.
+std::optional<std::uint64_t> number_of(const Json& j, const char* name) {
+  const auto at = j.find(name);
+  if (at == j.end() || !at->is_number_unsigned()) return std::nullopt;
+  return at->get<std::uint64_t>();
+}
+std::string text_of(const Json& j, const char* name) {
+  const auto at = j.find(name);
+  return at != j.end() && at->is_string() ? at->get<std::string>() : std::string();
+}
+
+std::optional<InheritedGrant> inherited(const Json& grant) {
+  if (!grant.is_object()) return {};
+  const auto key = Key::parse(text_of(grant, "key"));
+  const auto handle = Handle::parse(text_of(grant, "handle"));
+  const auto sequencer = Sequencer::parse(text_of(grant, "sequencer"));
+  const auto guard = grant.find("guard");
+  if (!key || !handle || !sequencer || guard == grant.end() || !guard->is_object()) return {};
+  const auto pid = number_of(*guard, "pid"), start = number_of(*guard, "start");
+  if (!pid || !start || *pid > 1U << 22U || !is_ancestor({static_cast<pid_t>(*pid), *start}))
+    return {};
+  return InheritedGrant{
+      .lease = {.key = *key,
+                .owner = handle->lease(*key).owner,
+                .mode = sequencer->mode,
+                .token = sequencer->token,
+                .slot = static_cast<unsigned>(number_of(grant, "slot").value_or(0)),
+                .attached = true},
+      .limit = static_cast<unsigned>(number_of(grant, "limit").value_or(UINT_MAX)),
+      .family = handle->family,
+      .recipe = handle->recipe,
+      .place = text_of(grant, "place"),
+      .text = grant.dump()};
+}
+
+}  // namespace
 
 Variables grant_variables(const Traits& traits, const Lease& lease, const Handle& handle,
                           Duration ttl) {
@@ -61,35 +102,23 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
         permit ? std::to_string(plan.request.limit) : "null",
         Handle::of(family, recipe, {l}).text(), escaped(plan.place), stands_behind);
   }
-  for (const auto& [key, text] : plan.inherited_grants)  // of our ancestors, for nested dlocks
+  for (const InheritedGrant& outer : plan.inherited)
     if (std::none_of(leases.begin(), leases.end(),
-                     [&, &k = key](const Lease& l) { return l.key == k; }))
-      grants += "," + text;
+                     [&](const Lease& l) { return l.key == outer.lease.key; }))
+      grants += "," + outer.text;
   set("DLOCK_GRANTS", fmt::format("[{}]", grants));
   return out;
 }
 
-std::vector<std::string> runs_around() {
-  std::vector<std::string> found;
-  const char* text = std::getenv("DLOCK_RUNS");
-  for (std::string_view rest = text ? text : ""; !rest.empty();)
-    if (const auto run = Owner::parse(next_part(rest, ':'))) found.push_back(run->hex());
+std::vector<InheritedGrant> inherited_grants() {
+  std::vector<InheritedGrant> found;
+  // NOLINT(concurrency-mt-unsafe): no thread exists
+  const char* grants = std::getenv("DLOCK_GRANTS");
+  const Json all = grants ? Json::parse(grants, nullptr, false) : Json();
+  if (!all.is_array()) return found;
+  for (const Json& grant : all)
+    if (auto outer = inherited(grant)) found.push_back(*std::move(outer));
   return found;
-}
-
-std::vector<char*> changed_environment(std::string& changes) {
-  std::vector<char*> all;
-  for (char** entry = environ; entry && *entry; ++entry) all.push_back(*entry);
-  for (std::size_t at = 0; at < changes.size(); at = changes.find('\0', at) + 1) {
-    const std::string_view change = &changes[at];
-    const std::string_view name = change.substr(0, change.find('='));
-    std::erase_if(all, [=](std::string_view entry) {
-      return entry.starts_with(name) && entry.substr(name.size()).starts_with('=');
-    });
-    if (name != change) all.push_back(&changes[at]);
-  }
-  all.push_back(nullptr);
-  return all;
 }
 
 }  // namespace dlock::run

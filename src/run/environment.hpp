@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// DLOCK_GRANTS and the other variables by which a job knows what is held: dlock writes them for its
+// job, and a dlock inside of the job reads them.
 #pragma once
 #include <sys/types.h>
 #include <string>
@@ -20,11 +22,9 @@ Variables grant_variables(const Traits&, const Lease&, const Handle&, Duration t
 // the keys.
 std::string job_environment(const Plan&, const std::vector<Lease>&, pid_t guard);
 
-// Returns the ids of the runs around this one, from DLOCK_RUNS, without words that are not ids.
-// Call it while there is one thread.
-std::vector<std::string> runs_around();
-
-// The guard's environment with those changes: pointers into both, with nullptr at the end.
-std::vector<char*> changed_environment(std::string& changes);
+// What the dlocks around this process hold, from DLOCK_GRANTS: only grants whose guard is an
+// ancestor. The store must be asked whether they are still in force. Unreadable and foreign entries
+// are ignored: this dlock is then an ordinary contender. Call it while there is one thread.
+std::vector<InheritedGrant> inherited_grants();
 
 }  // namespace dlock::run

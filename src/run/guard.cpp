@@ -11,7 +11,6 @@
 #include <iterator>
 #include <utility>
 #include "core/text.hpp"
-#include "run/environment.hpp"
 #include "run/signals.hpp"
 #include "util/process_title.hpp"
 

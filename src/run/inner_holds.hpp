@@ -67,4 +67,8 @@ class OuterHolders {
   Fd our_end_, kept_;
 };
 
+// Returns the ids of the runs around this one, from DLOCK_RUNS, without words that are not ids.
+// Call it while there is one thread.
+std::vector<std::string> runs_around();
+
 }  // namespace dlock::run

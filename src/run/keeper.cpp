@@ -174,6 +174,8 @@ void Keeper::open() {
   auto opened = plan_.open(settings);
   if (!opened) return fail_wait(opened.error());
   backend_ = std::move(*opened);
+  if (plan_.handle) backend_ = borrowed(std::move(backend_), *plan_.handle);
+  if (!plan_.inherited.empty()) backend_ = reentrant(std::move(backend_), plan_.inherited);
   if (!plan_.several()) return;
   std::vector<Key> keys{plan_.request.key};
   keys.insert(keys.end(), plan_.more_keys.begin(), plan_.more_keys.end());

@@ -6,12 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 #include "core/factory.hpp"
 #include "run/once_per.hpp"
 #include "run/timing.hpp"
 #include "run/wait_end.hpp"
+#include "run/wrap/held_elsewhere.hpp"
 
 namespace dlock::run {
 
@@ -72,12 +72,11 @@ struct Plan : Terms {
   // The job.
   std::string id;          // of this run, random: runs in the job find it by this (DLOCK_RUNS)
   bool publish_id = true;  // false: --no-env
-  bool publish_environment = true;  // all other DLOCK_*; false: --no-env, fence
-  // objects for DLOCK_GRANTS, of the dlocks around this one
-  std::vector<std::pair<Key, std::string>> inherited_grants;
+  bool publish_environment = true;        // all other DLOCK_*; false: --no-env, fence
+  std::vector<InheritedGrant> inherited;  // of the dlocks around this one
   std::string place;  // of the locks, for DLOCK_GRANTS: a nested dlock compares it with its own
-  // run --handle: another process acquired the lock and releases it
-  bool borrowed = false;
+  // run --handle: of another process, which acquired the lock and releases it
+  std::optional<Handle> handle;
 
   // Without a job: the lock is not held by us at all, or until dlock is asked to end, or so long.
   bool stays = false;

@@ -14,7 +14,6 @@
 #include <fstream>
 #include <memory>
 #include <optional>
-#include "run/environment.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace dlock;

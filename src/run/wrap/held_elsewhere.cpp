@@ -135,7 +135,8 @@ class ReentrantWaiter final : public Waiter {
 
 Result<std::unique_ptr<Waiter>> Reentrant::enqueue(const Request& r) {
   for (const InheritedGrant& g : grants_)
-    if (g.lease.key == r.key) return std::make_unique<ReentrantWaiter>(*this, g, r);
+    if (g.lease.key == r.key && g.family == traits().family && g.recipe == traits().recipe)
+      return std::make_unique<ReentrantWaiter>(*this, g, r);
   return inner_->enqueue(r);
 }
 

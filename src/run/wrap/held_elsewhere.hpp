@@ -3,6 +3,7 @@
 #pragma once
 #include <climits>
 #include <memory>
+#include <string>
 #include <vector>
 #include "core/backend.hpp"
 #include "core/sequencer.hpp"
@@ -17,12 +18,15 @@ std::unique_ptr<Backend> borrowed(std::unique_ptr<Backend>, Handle);
 struct InheritedGrant {
   Lease lease;
   unsigned limit = UINT_MAX;  // permit
+  std::string family, recipe;
+  std::string place;  // where its lock is, as that dlock named it
+  std::string text;   // of this grant in DLOCK_GRANTS
 };
 
 // A nested `dlock run` of a key that an ancestor holds: such a key is taken by asking the store
 // whether the ancestor's handle is still in force. It has no deadline of its own: the ancestor
-// renews, and its guard ends this whole tree in time. Other keys, and one whose handle is stale,
-// are acquired as usual.
+// renews, and its guard ends this whole tree in time. Other keys, those of another recipe, and one
+// whose handle is stale, are acquired as usual.
 std::unique_ptr<Backend> reentrant(std::unique_ptr<Backend>, std::vector<InheritedGrant>);
 
 }  // namespace dlock::run
