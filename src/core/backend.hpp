@@ -30,6 +30,10 @@ struct Granted {
   int hold_fd = -1;
   // readable: the lock has changed (forced release, revocation); call renew at once. -1: none
   int alarm_fd = -1;
+  // Of several keys that were taken together, those besides the first: their leases, and the open
+  // files of all.
+  std::vector<Lease> more_leases{};
+  std::vector<int> more_holds{};
 };
 struct Waiting {
   std::size_t ahead = 0;             // the number of waiters ahead; unknown: 0

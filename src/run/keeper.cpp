@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <system_error>
 #include "core/exit_status.hpp"
+#include "run/wrap/several.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {
@@ -179,7 +180,7 @@ void Keeper::open() {
   if (!plan_.several()) return;
   std::vector<Key> keys{plan_.request.key};
   keys.insert(keys.end(), plan_.more_keys.begin(), plan_.more_keys.end());
-  backend_ = several(std::move(backend_), std::move(keys), plan_.timing, others_);
+  backend_ = several(std::move(backend_), std::move(keys), renewals(plan_.timing));
 }
 
 void Keeper::read_health() {

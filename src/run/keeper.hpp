@@ -10,7 +10,6 @@
 #include "run/output.hpp"
 #include "run/plan.hpp"
 #include "run/process.hpp"
-#include "run/wrap/several.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
@@ -89,8 +88,7 @@ class Keeper {
   bool started_ = false;
 
   // used by the thread; by the caller until start()
-  Request attempt_;   // the plan's; with another owner after an undo
-  OtherKeys others_;  // with several: of the last grant
+  Request attempt_;  // the plan's; with another owner after an undo
   std::unique_ptr<Backend> backend_;
   Health health_;           // after the last request
   std::size_t warned_ = 0;  // of its warnings have been passed on

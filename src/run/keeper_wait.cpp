@@ -38,8 +38,8 @@ void Keeper::accept(const Granted& granted) {
   const auto hold = [&](int fd) {
     return fd < 0 || holds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   };
-  const bool all =
-      hold(granted.hold_fd) && std::all_of(others_.holds.begin(), others_.holds.end(), hold);
+  const bool all = hold(granted.hold_fd) &&
+                   std::all_of(granted.more_holds.begin(), granted.more_holds.end(), hold);
   place_.reset();
   wait_.reach();
   if (!all) {
@@ -53,7 +53,7 @@ void Keeper::accept(const Granted& granted) {
   // wakes.
   renew_at_ = next_renewal(plan_.timing, lease_->deadline, Clock::now());
   output_.trace_granted(*lease_);
-  std::vector<Lease> leases = others_.leases;
+  std::vector<Lease> leases = granted.more_leases;
   leases.insert(leases.begin(), *lease_);
   report(event::Acquired{std::move(leases), std::move(holds)});
 }

@@ -39,6 +39,9 @@ Result<Timing> plan_timing(const TimingOptions&, Duration proven, bool leased);
 // which does not predict the next renewal's. But never at once: at least an eighth of renew_every
 // from now.
 Deadline next_renewal(const Timing&, Deadline deadline, Deadline now) noexcept;
+inline auto renewals(const Timing& t) {  // the same, as a function
+  return [t](Deadline deadline, Deadline now) { return next_renewal(t, deadline, now); };
+}
 
 struct GuardDeadlines {
   Deadline term_at = no_deadline;  // from the lease: when it passes, the lock is lost, for good

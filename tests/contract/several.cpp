@@ -2,6 +2,7 @@
 // Several keys taken together, on each recipe: which owners they use.
 #include "run/wrap/several.hpp"
 #include "contract/helpers.hpp"
+#include "run/timing.hpp"
 
 namespace dlock::contract {
 
@@ -12,9 +13,8 @@ CONTRACT_CASE(
   const Granted b = take(*other, request("b"));
   auto own = store.open({});
   Backend& inner = *own;
-  dlock::run::OtherKeys others;
   const auto all = dlock::run::several(std::move(own), {key("a"), key("b")},
-                                       {.proven = 4s, .renew_every = 100ms}, others);
+                                       dlock::run::renewals({.proven = 4s, .renew_every = 100ms}));
   const Request r = request("a");
   const auto place = all->enqueue(r).value();
   CHECK(std::holds_alternative<Waiting>(step(*place, 0s)));
@@ -28,8 +28,8 @@ CONTRACT_CASE(
   REQUIRE(becomes(noticed));
   CHECK(other->release(b.lease).value() == Released::yes);
   const Granted granted = take(*place);
-  REQUIRE(others.leases.size() == 1);
-  for (const Lease& l : {granted.lease, others.leases[0]}) {
+  REQUIRE(granted.more_leases.size() == 1);
+  for (const Lease& l : {granted.lease, granted.more_leases[0]}) {
     CHECK(l.owner != r.owner);
     CHECK(inner.release(Lease{.key = l.key, .owner = r.owner, .token = l.token}).value() ==
           Released::was_not_held);

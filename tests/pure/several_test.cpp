@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include "run/timing.hpp"
 #include "util/fd.hpp"
 
 using namespace dlock;
@@ -110,10 +111,9 @@ Key key(const char* name) { return Key::parse(name).value(); }
 struct Both {
   Duration renew_every = 15min;
   Script script{};
-  run::OtherKeys others{};
   std::unique_ptr<Backend> all =
       run::several(std::make_unique<Scripted>(script), {key("b"), key("a")},
-                   {.proven = 1h, .renew_every = renew_every}, others);
+                   run::renewals({.proven = 1h, .renew_every = renew_every}));
   Request request{.key = key("b"), .owner = Owner::random(), .ttl = 1h, .identity = {}};
   std::unique_ptr<dlock::Waiter> place = all->enqueue(request).value();
 
@@ -172,8 +172,8 @@ TEST_CASE("several: taken in byte order, released in reverse; the first grant re
   Both keys;
   const Granted granted = keys.take();
   CHECK(granted.lease.key == key("b"));
-  REQUIRE(keys.others.leases.size() == 1);
-  CHECK(keys.others.leases[0].key == key("a"));
+  REQUIRE(granted.more_leases.size() == 1);
+  CHECK(granted.more_leases[0].key == key("a"));
   CHECK(keys.all->release(granted.lease) == Released::yes);
   CHECK(keys.script.asked == "+a+b-b-a");
 }
@@ -255,20 +255,20 @@ TEST_CASE("several: one is lost while another is waited for: all are taken by an
   const Granted granted = keys.take();
   CHECK(keys.script.asked == "+a~a-a-a+a~a-a+a~a+b~a~b");
   CHECK_FALSE(keys.script.an_owner_came_back);
-  REQUIRE(keys.others.leases.size() == 1);
+  REQUIRE(granted.more_leases.size() == 1);
   CHECK(granted.lease.owner != keys.request.owner);
-  CHECK(granted.lease.owner == keys.others.leases[0].owner);
+  CHECK(granted.lease.owner == granted.more_leases[0].owner);
 }
 
 TEST_CASE("several: each lease has the owner of its own key") {
   Both keys;
   keys.script.redrawn = "a";
   const Granted granted = keys.take();
-  REQUIRE(keys.others.leases.size() == 1);
+  REQUIRE(granted.more_leases.size() == 1);
   CHECK(granted.lease.owner == keys.request.owner);
-  CHECK(keys.others.leases[0].owner != keys.request.owner);
+  CHECK(granted.more_leases[0].owner != keys.request.owner);
   CHECK(keys.all->release(granted.lease) == Released::yes);
-  CHECK(keys.script.spent == std::set<Owner>{granted.lease.owner, keys.others.leases[0].owner});
+  CHECK(keys.script.spent == std::set<Owner>{granted.lease.owner, granted.more_leases[0].owner});
 }
 
 TEST_CASE("several: when one is busy, the keys before it are released") {

@@ -16,13 +16,11 @@ namespace {
 
 class Several final : public Wrapped {
  public:
-  Several(std::unique_ptr<Backend> inner, std::vector<Key> keys, const Timing& timing,
-          OtherKeys& others)
+  Several(std::unique_ptr<Backend> inner, std::vector<Key> keys, NextRenewal next_renewal)
       : Wrapped(std::move(inner)),
-        timing_(timing),
+        next_renewal_(std::move(next_renewal)),
         keys_(std::move(keys)),
-        order_(keys_),
-        others_(others) {
+        order_(keys_) {
     std::sort(order_.begin(), order_.end());
   }
 
@@ -59,10 +57,9 @@ class Several final : public Wrapped {
   template <class Call>
   Result<Renewal> each(Call call);
 
-  const Timing timing_;
+  const NextRenewal next_renewal_;
   const std::vector<Key> keys_;
   std::vector<Key> order_;
-  OtherKeys& others_;
   std::vector<Taken> taken_;           // the first ones of order_
   std::vector<Lease> owed_;            // of an earlier attempt: their release was not answered
   bool missed_ = false;                // one of the released keys was no longer held
@@ -225,7 +222,7 @@ Result<std::optional<Waiting>> SeveralWaiter::renew_taken() {
     if (const Lost* lost = std::get_if<Lost>(&*answer))
       return is_lost(fmt::format("{} was lost: {}", printable(t.lease.key.text()), lost->why), now);
     t.lease = std::get<Kept>(*answer).lease;
-    t.renew_at = next_renewal(all_.timing_, t.lease.deadline, now);
+    t.renew_at = all_.next_renewal_(t.lease.deadline, now);
   }
   return std::optional<Waiting>{};
 }
@@ -255,12 +252,12 @@ Result<Progress> SeveralWaiter::give_up_all(Waiting lost) {
 
 // A lock whose alarm cannot be watched, or whose descriptor the guard does not get, is not granted.
 Result<Progress> SeveralWaiter::complete() {
-  OtherKeys others;
+  Granted all{.lease = all_.whole()};
   for (const Key& key : all_.keys_)
-    if (key != all_.keys_.front()) others.leases.push_back(all_.lease_of(key));
+    if (key != all_.keys_.front()) all.more_leases.push_back(all_.lease_of(key));
   Fd alarms;
   for (const Several::Taken& t : all_.taken_) {
-    if (t.hold >= 0) others.holds.push_back(t.hold);
+    if (t.hold >= 0) all.more_holds.push_back(t.hold);
     if (!t.alarm) continue;
     if (!alarms) alarms.reset(::epoll_create1(EPOLL_CLOEXEC));
     epoll_event e{EPOLLIN, {}};
@@ -268,8 +265,8 @@ Result<Progress> SeveralWaiter::complete() {
       return no_descriptor("cannot watch the locks", errno);
   }
   all_.alarms_ = std::move(alarms);
-  all_.others_ = std::move(others);
-  return Progress{Granted{all_.whole(), -1, all_.alarms_.get()}};
+  all.alarm_fd = all_.alarms_.get();
+  return Progress{std::move(all)};
 }
 
 Result<Progress> SeveralWaiter::poll(Duration slice) {
@@ -297,7 +294,7 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
       place_.reset();
       const Lease& lease = granted->lease;
       all_.taken_.push_back({lease, granted->hold_fd, std::move(copy),
-                             next_renewal(all_.timing_, lease.deadline, Clock::now())});
+                             all_.next_renewal_(lease.deadline, Clock::now())});
       if (error) return no_descriptor("cannot keep the locks", error);
       continue;
     }
@@ -326,8 +323,8 @@ Result<void> SeveralWaiter::cancel() {
 }  // namespace
 
 std::unique_ptr<Backend> several(std::unique_ptr<Backend> inner, std::vector<Key> keys,
-                                 const Timing& timing, OtherKeys& others) {
-  return std::make_unique<Several>(std::move(inner), std::move(keys), timing, others);
+                                 NextRenewal next_renewal) {
+  return std::make_unique<Several>(std::move(inner), std::move(keys), std::move(next_renewal));
 }
 
 }  // namespace dlock::run

@@ -8,23 +8,18 @@
 // owner; a recipe may have drawn another for one of them, so each lease has the owner of its key.
 // The lease that represents all is that of the first key given, with the earliest deadline of all.
 #pragma once
+#include <functional>
 #include <memory>
 #include <vector>
 #include "core/backend.hpp"
-#include "run/timing.hpp"
 
 namespace dlock::run {
 
-// The rest of a grant, which has the lease and the descriptors of all keys but the first.
-struct OtherKeys {
-  std::vector<Lease> leases;
-  std::vector<int> holds;  // Granted::hold_fd, of all keys
-};
+// When a lease that lasts until `deadline` is to be renewed, seen from now.
+using NextRenewal = std::function<Deadline(Deadline deadline, Deadline now)>;
 
-// `keys`: at least two, each once, in the order given; a Request names the first. Timing: when
-// those that are taken are renewed while others are waited for. `others`: filled before a grant is
-// answered; it outlives the Backend.
-std::unique_ptr<Backend> several(std::unique_ptr<Backend>, std::vector<Key> keys, const Timing&,
-                                 OtherKeys& others);
+// `keys`: at least two, each once, in the order given; a Request names the first. Those that are
+// taken are renewed while others are waited for.
+std::unique_ptr<Backend> several(std::unique_ptr<Backend>, std::vector<Key> keys, NextRenewal);
 
 }  // namespace dlock::run

@@ -3,6 +3,7 @@
 // another grant.
 #include "faults.hpp"
 #include "redis_scripts/named_scripts.hpp"
+#include "run/timing.hpp"
 #include "run/wrap/several.hpp"
 
 using namespace dlock;
@@ -65,10 +66,9 @@ TEST_CASE(
     auto other = open_redis(p.direct(), {}, recipe);
     const Key ma = key("ma"), mb = key("mb"), mc = key("mc");
     const Lease blocks = acquire_or_fail(*other, request(mc, 60s));
-    run::OtherKeys others;
     // short: held keys are renewed, and so checked, each second
     auto all = run::several(open_redis(p.url(), quick(1s), recipe), {ma, mb, mc},
-                            {.proven = 4s, .renew_every = 1s}, others);
+                            run::renewals({.proven = 4s, .renew_every = 1s}));
     auto waiter = *all->enqueue(request(ma, 4s));
     REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
     p.proxy.hold(release_of(recipe));
