@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The scripts of redlock: each is its piece behind clock (call, now; in ../redis/fair/state.lua),
--- keys, value (digits, value, refuse; in ../redis/named/named.lua) and state.
+-- The scripts of redlock: each is a piece behind those that it names. clock (call, now) is in
+-- ../redis/fair/state.lua, value (digits, value, refuse) in ../redis/named/named.lua.
 
---- keys
+--- keys: clock
 -- The data that one master keeps of a lock:
 --
 --   KEYS[1]  the lock         a string under the name that other Redlock clients use: its creator
@@ -27,7 +27,7 @@
 local lock, record_key, wake_key = KEYS[1], KEYS[2], KEYS[3]
 local id = tonumber(ARGV[1])
 
---- state
+--- state: value
 local function record()
   local text = redis.call('GET', record_key)
   if not text then
@@ -91,7 +91,7 @@ local function wake()
   redis.pcall('PEXPIRE', wake_key, 1000)
 end
 
---- acquire
+--- acquire: state
 -- Phase 1: this master's vote, if it is free, and a number higher than all that it has given. A
 -- repeated request of its owner gets the same vote. A client with another list of masters than the
 -- one known here gets no vote, unless it is about to change it (ARGV[6] == '1').
@@ -115,7 +115,7 @@ keep(r)
 redis.call('SET', lock, me, 'PX', ttl)
 return { id, digits(now), 'granted', digits(r.counter), '0', r.list }
 
---- confirm
+--- confirm: state
 -- Phase 2: writes the token back, as long as the vote is still the owner's. A master whose own
 -- number is higher stores the token, but does not count: its number was not received when the token
 -- was chosen, and the token is not above the numbers that others may have got.
@@ -128,7 +128,7 @@ confirm(r, token)
 keep(r)
 return { id, digits(now), counts and 1 or 0 }
 
---- list
+--- list: state
 -- Stores the list of masters of a grant that a majority has confirmed, as long as the vote is still
 -- its owner's: so a late copy of this writes nothing after the grant. With ARGV[5] == '1' another
 -- list that is known here is only marked, after which neither list can grant.
@@ -144,7 +144,7 @@ end
 keep(r)
 return { id, digits(now), 1 }
 
---- renew
+--- renew: state
 -- ARGV: request, owner, ttl (ms), token ('0': not known), list, how the job ended (detach; '':
 -- there was none)
 --   -> {request, now, 'kept', token, since, meta}, or 'absent' or 'other' in place of 'kept', or
@@ -168,7 +168,7 @@ note_run(r, me, ARGV[6])
 keep(r)
 return { id, digits(now), 'kept', r.token, r.since, r.meta }
 
---- retake
+--- retake: state
 -- The vote of a master that has none of ours (it restarted, or was away), for a grant that a
 -- majority has confirmed a moment ago. Not later than ARGV[5] by this master's own clock: a request
 -- that was long under way must not take the vote for a grant that may be over.
@@ -186,7 +186,7 @@ keep(r)
 redis.call('SET', lock, me, 'PX', ttl)
 return { id, digits(now), 1 }
 
---- release
+--- release: state
 -- Releases the vote; also after an attempt that failed. Deletes first: Redis lets a script that has
 -- written go on when memory is full. A record that cannot be read hinders no release.
 -- ARGV: request, owner, '1': wake one waiter, how the job ended ('': there was none)
@@ -200,7 +200,7 @@ end
 if ARGV[3] == '1' then wake() end
 return { id, digits(now), 1 }
 
---- revoke
+--- revoke: state
 -- Asks the owner of the vote to stop. The mark is in the part of the record that belongs to this
 -- vote: the next vote replaces it. A request that arrives late or twice names an owner, which has
 -- no later attempt, so it marks no later vote.
@@ -213,7 +213,7 @@ if not string.find('&' .. r.meta .. '&', '&revoked=1&', 1, true) then
 end
 return { id, digits(now), 1 }
 
---- force_release
+--- force_release: state
 -- Removes the value that was read here, and nothing newer: a string of this value, or any value of
 -- another type.
 -- ARGV: request, type, value -> {request, now, 1 or 0}
@@ -223,6 +223,6 @@ local removed = redis.call('DEL', lock)
 if removed == 1 then wake() end
 return { id, digits(now), removed }
 
---- inspect
+--- inspect: state
 -- Changes nothing. ARGV: request -> {request, now, {state}}
 return { id, digits(now), lock_state(record()) }

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Acquires: the fast path, and behind state the rest.
 
---- acquire_free
+--- acquire_free: keys
 -- Grants, queues or refuses. May be repeated: a holder gets its own token again, a waiter keeps its
 -- place.
 -- KEYS lock [queue]
@@ -48,7 +48,7 @@ if not held and wait_until <= now and ARGV[11] == '0' and ARGV[12] ~= '1'
   return { 'granted', now, token, 0 }
 end
 
---- acquire
+--- acquire: acquire_free state
 -- There is a holder, or there are or may be waiters.
 local limit, patience, claim = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local queue_only = ARGV[12] == '1'

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What becomes of a grant.
 
---- find_token
+--- find_token: keys
 -- Before release and renew, if the caller knows its owner but not its token (a handle): the newest
 -- grant of that owner.
 if ARGV[2] == '' then
@@ -13,7 +13,7 @@ if ARGV[2] == '' then
   end
 end
 
---- note_run
+--- note_run: keys
 -- Before release and renew, which call it behind their own first write: Redis lets a script that
 -- has written go on when memory is full.
 -- The last run of the key, from the record of the grant that it ran under. One with a newer token
@@ -26,7 +26,7 @@ local function note_run(record, last, status)
   call('HSET', lock, 'last', table.concat(run, '|'))
 end
 
---- renew
+--- renew: find_token note_run
 -- The lease ends `ttl` from now, later or earlier than before. One that has ended is never revived.
 -- One key, always.
 -- The expiry is written first: Redis lets a script that has written go on when memory is full.
@@ -58,7 +58,7 @@ note_run(found[1], found[4], ARGV[5])
 local marked = tonumber(string.match(found[3] or '', '^%d+')) or 0
 return { 'kept', now, ARGV[2], mode, tonumber(slot), tonumber(ARGV[2]) <= marked and 1 or 0 }
 
---- release_free
+--- release_free: find_token note_run
 -- Releases the grant with this token, if it is this owner's and in force. Deletes first (allowed
 -- even when memory is full), wakes last. A clean release starts no lock-delay. KEYS lock [queue]
 -- ARGV owner, token, claim, how the job ended ('': there was none)   -> {released, now}
@@ -80,12 +80,12 @@ if released == 1 and found[3] then  -- a mark goes with the last grant that it n
 end
 if not found[2] or tonumber(found[2]) <= now or not queue then return { released, now } end
 
---- release
+--- release: release_free state
 -- There may be waiters.
 serve_queue(call('HGETALL', lock), tonumber(ARGV[3]))
 return { released, now }
 
---- cancel
+--- cancel: state
 -- Leaves the queue, and releases what an unanswered request of this owner may have been granted. An
 -- owner is new for each attempt, so a late cancel cannot hit the next one.
 -- KEYS lock [queue]   ARGV owner, mode, limit, meta, claim   -> {waited, released, now}
@@ -119,7 +119,7 @@ invite(inside(left), tonumber(ARGV[5]))
 if wait_until > 0 and not waiter_at(0) then call('HDEL', lock, 'wait') end
 return { waited, released, now }
 
---- force_release
+--- force_release: state
 -- For operators: removes the holder with this token ('': every holder), without lock-delay. Fence,
 -- start and last run stay.
 -- KEYS lock [queue]   ARGV token, claim   -> {removed, now}
@@ -147,7 +147,7 @@ end
 if waits and queue then serve_queue(left, tonumber(ARGV[2])) end
 return { removed, now }
 
---- revoke
+--- revoke: keys
 -- Asks the holders in force with this token or an older one to stop. The sender has read the token
 -- from the lock. Tokens only rise, so a request that arrives late or twice, when those grants are
 -- over, finds no holder to ask and writes nothing; a mark that is left asks no later grant.
@@ -169,7 +169,7 @@ if revoked > 0 and marked < tonumber(ARGV[1]) then
 end
 return { revoked, now }
 
---- note_start
+--- note_start: find_token
 -- Replaces the noted start, under a grant in force, if it is the one that was read. If it is the
 -- new one already, the request is repeated: written again, for the replicas.
 -- KEYS lock   ARGV owner, token, the start that was read, the new one: 'at|keep until' or ''

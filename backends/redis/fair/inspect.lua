@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What changes nothing.
 
---- check
+--- check: keys
 -- Whether a grant with this token ('': any), of this owner ('': any), is in force now.
 -- KEYS lock   ARGV owner, token   -> 1 or 0
 local function in_force(record)
@@ -17,7 +17,7 @@ for i = 1, #fields, 2 do
 end
 return 0
 
---- inspect
+--- inspect: state
 -- Everything about one key, at most ARGV[1] holders and waiters. KEYS lock [queue]
 -- Those in force come first, then those that have ended and were not cleared away.
 -- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}, revoke, last,
@@ -65,7 +65,7 @@ if queue then
 end
 return { now, known.fence, count, in_force, waiters, waiting, known.revoke, known.last, start }
 
---- starts
+--- starts: keys
 -- The newest start that was noted. KEYS lock   -> {now, start or '', keep until}
 local at, keep_until = string.match(call('HMGET', lock, 'start')[1] or '', '^(%d+)|(%d+)')
 if not at or tonumber(keep_until) <= now then at, keep_until = '', '' end

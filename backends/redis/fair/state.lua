@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What the scripts of recipe fair share. Each script is made of pieces, of this and the other files
--- here; ../scripts.cmake says of which, in which order.
+-- What the scripts of recipe fair share. Each script is a piece of a file here, behind those pieces
+-- that it names.
 
 --- clock
 -- The server's clock in microseconds, the only clock that decides anything. In a separate file so
@@ -9,7 +9,7 @@ local call = redis.call
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
---- keys
+--- keys: clock
 -- Without a queue (slot of a cluster that is being moved) a script does what the lock alone allows.
 local lock, queue = KEYS[1], KEYS[2]
 -- The answers to a record that is left alone.
@@ -21,7 +21,7 @@ local function no_record()
   return redis.error_reply('DLOCKDATA ' .. lock .. ' is not a record of dlock')
 end
 
---- state
+--- state: keys
 -- For operations beyond the fast paths: LockState of src/core/lock_state.cpp, kept in two keys.
 -- README.md, "Layout", describes them. Instants are microseconds of the server's clock; a double
 -- holds them exactly until the year 2255.

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The scripts of the named recipes: each is its piece behind clock (of ../fair/state.lua: call,
--- now), keys, value and state.
+-- The scripts of the named recipes: each is a piece behind those that it names. clock (call, now)
+-- is in ../fair/state.lua.
 
---- keys
+--- keys: clock
 -- Recipes that exclude with other programs: the lock is a string under the name those programs use,
 -- and the client that created it holds it. Beside it dlock keeps a record of its own grants, which
 -- other programs do not know:
@@ -15,7 +15,7 @@
 -- The record describes the lock only as long as the lock has that value.
 local lock, fence = KEYS[1], KEYS[2]
 
---- value
+--- value: keys
 -- Of these recipes and of redlock.
 local function digits(n) return string.format('%.0f', n) end  -- tostring() keeps only 14 of them
 
@@ -37,7 +37,7 @@ local function refuse(key, text)
   error('DLOCKLAYOUT ' .. key .. ' has layout ' .. layout .. ', and this dlock knows layout 1')
 end
 
---- state
+--- state: value
 local function record()
   if not fence then return nil end
   local text = redis.call('GET', fence)
@@ -79,11 +79,11 @@ local function lock_state()
   return out
 end
 
---- inspect
+--- inspect: state
 -- Changes nothing. -> the result of lock_state()
 return lock_state()
 
---- set_acquire
+--- set_acquire: state
 -- SET NX PX, and a token with it. -> {'granted'|'held', token} or {'busy', {state}}
 local me, ttl, meta = ARGV[1], ARGV[2], ARGV[3]
 local v, kind = value()
@@ -98,7 +98,7 @@ redis.call('SET', lock, me, 'PX', ttl)
 keep(token, me, me, digits(now), meta)
 return { 'granted', token }
 
---- getset_acquire
+--- getset_acquire: state
 -- The algorithm's SETNX, GET and GETSET in one step: so it overwrites no time of another, and a
 -- late request is judged by the clock of its sending. ARGV: owner, its value, meta, the client's
 -- time and, in the same units, microseconds per unit of a value.
@@ -118,7 +118,7 @@ redis.call('SET', lock, mine)
 keep(token, me, mine, digits(now), meta)
 return { 'granted', token }
 
---- grant
+--- grant: state
 -- The token of a lock that other commands took before, if it still has their value. Repeating it
 -- gives the same token. ARGV[4]: milliseconds to its end, if those commands set none. ->
 -- {'granted', token} or {'gone'}
@@ -131,7 +131,7 @@ local token = next_token(r)
 keep(token, me, mine, digits(now), meta)
 return { 'granted', token }
 
---- renew
+--- renew: state
 -- -> {'kept', token} or {'lost'}
 local me, sign, ttl = ARGV[1], ARGV[2], ARGV[3]
 local v = value()
@@ -145,7 +145,7 @@ end
 keep(r.token, me, v, r.since, r.meta)
 return { 'kept', r.token }
 
---- getset_renew
+--- getset_renew: state
 -- Replaces our time by a new one. ARGV: owner, new value, microseconds per unit of a value. ->
 -- {'kept', token} or {'lost'}
 local me, new, unit = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -157,7 +157,7 @@ redis.call('SET', lock, new)
 keep(r.token, me, new, r.since, r.meta)
 return { 'kept', r.token }
 
---- release
+--- release: state
 -- Compare and delete. ARGV[3]: microseconds per unit, if the value is the time at which the lock
 -- ends: after that it is left for others to take over. -> 1 or 0
 local v = value()
@@ -165,7 +165,7 @@ if not belongs(v, record(), ARGV[1], ARGV[2]) then return 0 end
 if ARGV[3] and (tonumber(v) or 0) * ARGV[3] <= now then return 0 end
 return redis.call('DEL', lock)
 
---- force_release
+--- force_release: state
 -- With a token: if dlock's grant with this token is in force. Without: any value, from any program.
 -- -> 1 or 0
 local token = ARGV[1]
@@ -175,7 +175,7 @@ if token ~= '' then
 end
 return redis.call('DEL', lock)
 
---- delete_stale
+--- delete_stale: state
 -- A lock without expiry that has not changed since it was read. ARGV[2]: set its expiry
 -- (milliseconds), empty: remove it. -> 1 or 0
 if value() ~= ARGV[1] or redis.call('PTTL', lock) ~= -1 then return 0 end
