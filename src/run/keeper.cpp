@@ -56,6 +56,7 @@ bool Keeper::is_to_leave() {
 }
 
 void Keeper::report(KeeperEvent e) {
+  wait_.follow(e);
   {
     const std::lock_guard lock(mutex_);
     events_.push_back(std::move(e));
@@ -165,9 +166,7 @@ void Keeper::splay() {
 
 void Keeper::open() {
   for (const std::uint8_t b : plan_.request.owner.bytes) seed_ = seed_ * 257 + b;
-  const Deadline now = Clock::now();
-  wait_.begin(now);
-  report(event::WaitBegan{now});
+  report(event::WaitBegan{Clock::now()});
   Settings settings;
   settings.op_timeout = plan_.timing.op_timeout;
   settings.connect_timeout = plan_.connect_timeout;

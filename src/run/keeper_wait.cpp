@@ -41,7 +41,6 @@ void Keeper::accept(const Granted& granted) {
   const bool all = hold(granted.hold_fd) &&
                    std::all_of(granted.more_holds.begin(), granted.more_holds.end(), hold);
   place_.reset();
-  wait_.reach();
   if (!all) {
     (void)backend_->release(granted.lease);
     return fail_wait({Errc::unavailable, "out of descriptors for the guard"});
@@ -221,10 +220,8 @@ void Keeper::acquire() {
     }
     if (health_.grants_nothing) {  // to any owner: whether the lock is held is unknown
       last->sent_at = {};
-      wait_.grants_nothing();
       report(event::NoAnswer{.reached = true, .why = last->why});
     }
-    wait_.answered(last->sent_at);
     report(*last);
   }
 }

@@ -22,6 +22,7 @@ constexpr Duration first_pause = 100ms, longest_pause = 2s;
 
 Actions Policy::step(const Event& e, Deadline now) {
   actions_.clear();
+  if (const auto* reported = std::get_if<KeeperEvent>(&e)) wait_.follow(*reported);
   if (phase_ != Phase::over) on(e, now);
   return std::move(actions_);
 }
@@ -35,14 +36,7 @@ void Policy::set_lease(Deadline deadline) {
   if (!kills_when_lost()) when_.kill_at = no_deadline;
 }
 
-void Policy::on(const event::WaitBegan& e, Deadline) { wait_.begin(e.at); }
-void Policy::on(const Waiting& e, Deadline) { wait_.answered(e.sent_at); }
-void Policy::on(const event::NoAnswer& e, Deadline) {
-  e.reached ? wait_.grants_nothing() : wait_.failed();
-}
-
 void Policy::on(const event::Acquired& e, Deadline now) {
-  wait_.reach();
   if (phase_ != Phase::waiting) return;  // dlock is leaving the queue: the keeper releases it
   granted_at_ = now;
   set_lease(e.leases.front().deadline);

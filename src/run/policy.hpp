@@ -54,9 +54,9 @@ class Policy {
   void on(const std::variant<Kinds...>& e, Deadline now) {
     std::visit([&](const auto& what) { on(what, now); }, e);
   }
-  void on(const event::WaitBegan&, Deadline);
-  void on(const Waiting&, Deadline);
-  void on(const event::NoAnswer&, Deadline);
+  void on(const event::WaitBegan&, Deadline) {}
+  void on(const Waiting&, Deadline) {}
+  void on(const event::NoAnswer&, Deadline) {}
   void on(const event::Acquired&, Deadline now);
   void on(const event::HandedOver&, Deadline now);
   void on(const event::EndRequested&, Deadline now);

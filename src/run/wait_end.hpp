@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // When the wait for a lock is over, and whether it ends busy or without an answer of the store. No
 // clock, no descriptors: the main thread, which must act on time, asks here, and the keeper, which
-// may hang in a client library, only supplies facts.
+// may hang in a client library, only supplies facts. Policy and the Keeper, on two threads, have one
+// each; these agree because both follow the events that the Keeper reports.
 #pragma once
 #include <algorithm>
 #include <optional>
 #include "core/clock.hpp"
+#include "run/event.hpp"
 
 namespace dlock::run {
 
@@ -41,6 +43,14 @@ class WaitEnd {
   void grants_nothing() noexcept {
     answered_ = {};
     reached_ = true;
+  }
+
+  void follow(const KeeperEvent& e) noexcept {
+    if (const auto* wait = std::get_if<event::WaitBegan>(&e)) begin(wait->at);
+    if (const auto* waiting = std::get_if<Waiting>(&e)) answered(waiting->sent_at);
+    if (const auto* none = std::get_if<event::NoAnswer>(&e))
+      none->reached ? grants_nothing() : failed();
+    if (std::holds_alternative<event::Acquired>(e)) reach();
   }
 
   Deadline began() const noexcept { return began_; }

@@ -149,9 +149,7 @@ bool ends_busy(const std::function<Result<Progress>()>& second, bool silent = fa
   for (const auto until = std::chrono::steady_clock::now() + 20s;
        std::chrono::steady_clock::now() < until;) {
     for (const auto& e : keeper.events()) {
-      if (const auto* begun = std::get_if<run::event::WaitBegan>(&e)) end.begin(begun->at);
-      if (const auto* a = std::get_if<Waiting>(&e)) end.answered(a->sent_at);
-      if (std::holds_alternative<run::event::NoAnswer>(e)) end.failed();
+      end.follow(e);
       if (std::holds_alternative<run::event::WaitLeft>(e)) return end.busy();
     }
     if (!leaves && Clock::now() >= end.over_at()) {
