@@ -79,6 +79,15 @@ std::string ending(const run::Plan& p) {
                      format_duration(p.timing.kill_after));
 }
 
+std::string_view descendants(run::Descendants what) {
+  switch (what) {
+    case run::Descendants::wait: return "waited for when the command has ended";
+    case run::Descendants::kill: return "ended when the command has ended";
+    case run::Descendants::release: break;
+  }
+  return "left alone when the command has ended, without the lock; until then they end with it";
+}
+
 // All times count from the sending of the last request that the store answered.
 void leased(Lines& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
   // the earliest end, by the time from which the store is known to have counted
@@ -102,12 +111,14 @@ void leased(Lines& text, const run::Timing& t, Duration ttl, const Traits& recip
        "nothing is renewed, and the guard ends the job in time, as above");
 }
 
-void attached(Lines& text) {
+void attached(Lines& text, bool releases) {
   line(text, "renewed",
        "never: the lock lasts as long as dlock or its guard lives; there is no deadline");
   line(text, "if dlock dies", "its guard kills the job; the lock is free when the job is dead");
   line(text, "if dlock is stopped", "the lock and the job stay");
-  line(text, "next holder", "not before the job and all of its descendants are dead, or a --force");
+  line(text, "next holder",
+       releases ? "not before the command has ended, or a --force"
+                : "not before the job and all of its descendants are dead, or a --force");
 }
 
 // `run --explain`: what would happen when, and what the recipe guarantees and does not, on stdout.
@@ -123,7 +134,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   line(all, "lock", what_is_locked(plan, store, backend->where()));
   line(all, "waits", waiting(plan));
   if (plan.timing.leased) leased(all, plan.timing, plan.request.ttl, plan.traits);
-  else attached(all);
+  else attached(all, plan.descendants == run::Descendants::release);
   line(all, "to end the job", ending(plan));
   if (plan.once_per)
     line(all, "starts",
@@ -141,9 +152,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
                      format_duration(o.lock_delay)));
   if (o.watch_pid)
     line(all, "watched", fmt::format("process {}: its end ends the command", *o.watch_pid));
-  line(all, "descendants",
-       plan.descendants == run::Descendants::wait ? "waited for when the command has ended"
-                                                  : "ended when the command has ended");
+  line(all, "descendants", descendants(plan.descendants));
   line(all, "after a restart", after_restart);
   line(all, "weakness", plan.traits.weakness);
   std::string text;

@@ -246,7 +246,7 @@ void Announcer::say(Note note, const std::vector<pid_t>& members, Deadline now) 
     case Note::descendants:
       return inform(
           fmt::format("the command has ended, its descendants have not: {}; the lock is held until "
-                      "they end (--descendants=kill ends them)",
+                      "they end (--descendants=kill ends them, release leaves them alone)",
                       list(members)));
     case Note::holding:
       return inform(fmt::format("holding the lock until --min-hold {} is over",

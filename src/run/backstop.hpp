@@ -33,6 +33,9 @@ class Backstop {
   FailedCall start();
 
   void arm(Deadline kill_at) { timer_.arm(kill_at); }
+  // From now on nothing is killed, unless the thread has begun to kill; a disk that fails ends the
+  // guard at once.
+  void stand_down();
 
  private:
   const OwnChildren& children_;

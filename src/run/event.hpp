@@ -100,6 +100,12 @@ struct TreeDead {
   int status;
   bool expired;
 };
+// --descendants=release: the program has ended. Descendants may live; the guard has no part in them
+// any more, and exits. status, expired: as in TreeDead.
+struct TreeLeft {
+  int status;
+  bool expired;
+};
 
 // From the user and from the supervisor itself.
 
@@ -130,10 +136,17 @@ using KeeperEvent =
 using GuardEvent =
     std::variant<event::JobStarted, event::StartFailed, event::StartRefused, event::ExecFailed,
                  event::JobStopped, event::JobContinued, event::JobExited, event::MaxRunOver,
-                 event::Expired, event::Killing, event::TreeDead>;
+                 event::Expired, event::Killing, event::TreeDead, event::TreeLeft>;
 using Event =
     std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone, event::OwnSweepDone,
                  event::HandedOver, event::EndRequested, event::Tick>;
+
+// Whether the guard's latch is set; nothing: this is not its last message.
+inline std::optional<bool> expired_at_end(const GuardEvent& e) {
+  if (const auto* dead = std::get_if<event::TreeDead>(&e)) return dead->expired;
+  if (const auto* left = std::get_if<event::TreeLeft>(&e)) return left->expired;
+  return std::nullopt;
+}
 
 struct Action {
   enum class Do {

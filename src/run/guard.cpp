@@ -21,7 +21,8 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int patience_ms = 50;
-constexpr Duration longest_walk = 1s;  // at a tree that grows while it is signalled
+constexpr Duration longest_walk = 1s;     // at a tree that grows while it is signalled
+constexpr Duration longest_move = 250ms;  // of its members into another cgroup
 
 }  // namespace
 
@@ -60,7 +61,8 @@ void Guard::run() {
     inner_.watch(p);
     const bool waiting = job_ == 0 && cgroup_;
     const int watch_ms = waiting ? patience_ms : stopped_ ? 1000 : -1;
-    const int ready = ::poll(p.data(), p.size(), sweeping_ && job_ > 0 ? pause_ms : watch_ms);
+    const int wait_ms = has_left_members() ? 0 : sweeping_ && job_ > 0 ? pause_ms : watch_ms;
+    const int ready = ::poll(p.data(), p.size(), wait_ms);
     if (ready == 0 && waiting) cgroup_.remove();
     if (p[1].revents != 0) {
       signalfd_siginfo s;
@@ -79,11 +81,12 @@ void Guard::run() {
     }
     const Deadline now = Clock::now();
     check_deadlines(now);
+    if (has_left_members()) leave_members();
     inner_.serve();
     if (stopped_) wake_orphans();
     const bool job_lived = leader_alive_;
     bool alive = reap();
-    if (alive) check_max_run(now);
+    if (alive && !has_left_members()) check_max_run(now);
     timer_.arm(sweeping_ || job_ == 0
                    ? no_deadline
                    : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at, stop_by(),
@@ -104,12 +107,42 @@ void Guard::show_itself() {
   show_as(std::string(name) + ": " + printable(plan_.request.key.text()));
 }
 
-void Guard::leave() {
+void Guard::leave() { leave(event::TreeDead{status_, expired_}); }
+
+// Whether the program has ended by itself under --descendants=release. An end that was asked for
+// before is carried out for all of the tree; a command of --on-lost is dlock's own, and waited for.
+bool Guard::has_left_members() const {
+  return plan_.descendants == Descendants::release && job_ > 0 && !leader_alive_ && helper_ == 0 &&
+         !end_requested();
+}
+
+// Called in a turn after the one that reaped the program. What came or was due until then (an order
+// to end, the death of dlock, a deadline) has been seen, and would have set end_requested(). This
+// also means that the backstop did not end the program: it acts 100 ms after such an event.
+//
+// 1. The program ends.  2. dlock dies, an order to end comes or a deadline passes before the guard's
+//    next turn: the whole tree is ended, as if the program lived.
+//
+// 1. The guard decides here.  2. dlock dies or a deadline passes: the members live on. The lock is
+//    free when the guard exits, or when its lease ends. A signal that dlock forwards reaches nobody.
+//
+// 1. The guard decides here, and may move members out.  2. The guard is killed before its last
+//    message. dlock adopts the members, kills them and then gives the lock back: status 125.
+//
+// 1. The guard decides here.  2. It does not run for 100 ms, and dlock dies or a deadline passes.
+//    3. The backstop, which does not stand down yet, kills members. The lock is safe.
+void Guard::leave_members() {
+  backstop_->stand_down();
+  cgroup_.let_members_out(later(Clock::now(), longest_move));
+  leave(event::TreeLeft{status_, expired_});
+}
+
+void Guard::leave(const GuardEvent& last) {
   // Before dlock releases the lock: from then on only its own descriptors say that it is held.
   give_up_holds();
   // The only message that blocks: dlock may be stopped with a full queue, and must get it. If dlock
   // dies, this fails at once.
-  channel_.send_and_wait(GuardEvent{event::TreeDead{status_, expired_}});
+  channel_.send_and_wait(last);
   // while dlock releases the lock; dlock waits for our exit before its own
   cgroup_.remove_after_job();
   ::_exit(0);

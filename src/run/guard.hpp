@@ -20,7 +20,7 @@ namespace dlock::run {
 // task is deadlines. It is in the session of the job but in no group that a user signals, blocks
 // every signal, and is the subreaper of the whole tree; so it can always act on time, and gets
 // every orphan. It ends the tree when a deadline passes or when dlock is gone, and it exits only
-// when no member is left.
+// when no member is left; with --descendants=release also when the program has ended.
 //
 // Holding `hold_fd` is its second task: a lock that ends with a descriptor does not end before the
 // tree. It also holds those of runs inside of the job, and the guards around hold ours.
@@ -43,6 +43,7 @@ class Guard {
   [[noreturn]] void cannot_start(const FailedCall&);
   void set_deadlines(const GuardDeadlines&);
   bool end_requested() const;
+  bool has_left_members() const;
   void read_exec_outcome();
   void signal_job(int signal) const;
   void signal_tree(int signal, bool wake = true) const;
@@ -56,6 +57,8 @@ class Guard {
   bool reap();
   void sweep_while_anything_changes(bool& alive);
   [[noreturn]] void leave();
+  [[noreturn]] void leave_members();
+  [[noreturn]] void leave(const GuardEvent& last);
 
   Channel channel_;
   const Entry& entry_;

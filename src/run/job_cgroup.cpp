@@ -116,6 +116,28 @@ void JobCgroup::kill() const {
   if (kill_) (void)!::write(kill_.get(), "1", 1);
 }
 
+// A member that forks while it is moved leaves a child here: the list is read until it is empty, or
+// until no member in it can be moved. Members of cgroups below ours, the jobs of runs inside, stay
+// there with their guards' power over them.
+//
+// 1. the list is read;  2. a member of it, which is no child of the guard, ends and is reaped;
+// 3. its pid becomes that of a process outside of the job: this one is moved to the cgroup around
+//    ours, and not killed. The kernel uses a pid again only after all others.
+void JobCgroup::let_members_out(Deadline until) const {
+  const Fd around(
+      ::open((path_.substr(0, path_.rfind('/')) + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  const Fd list(dir_ ? ::openat(dir_.get(), "cgroup.procs", O_RDONLY | O_CLOEXEC) : -1);
+  for (bool moved = around && list; moved && Clock::now() < until;) {
+    std::vector<pid_t> members;
+    read_pids(list.get(), members);
+    moved = false;
+    for (const pid_t p : members) {
+      const std::string pid = std::to_string(p);
+      moved |= ::write(around.get(), pid.data(), pid.size()) > 0;
+    }
+  }
+}
+
 void JobCgroup::remove() {
   if (!dir_) return;
   dir_.reset();

@@ -2,6 +2,7 @@
 #pragma once
 #include <sys/types.h>
 #include <string>
+#include "core/clock.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
@@ -16,7 +17,9 @@ class JobCgroup {
   static JobCgroup find(pid_t guard);
 
   void kill() const;  // every member, atomically; needs no descriptor
-  void remove();      // once it is empty, otherwise it stays
+  // Moves the members into the cgroup around it, as far as it gets until then.
+  void let_members_out(Deadline until) const;
+  void remove();  // once it is empty, otherwise it stays
   // Also those that killed guards left beside it. It looks at each that is there, in use or not, so
   // this is not for the thousand who wait at once, nor for the way to a job.
   void remove_after_job();

@@ -17,7 +17,9 @@ namespace dlock::run {
 
 // automatic: dlock's own group exactly when /dev/tty opens
 enum class Group { automatic, same, own };
-enum class Descendants { wait, kill };  // of descendants, once the command itself has ended
+// What becomes of descendants once the command itself has ended. release: the lock is given back,
+// and they go on without it.
+enum class Descendants { wait, kill, release };
 
 // The reaction of dlock when the lock is lost. Any but `kill` gives up the promise that the job is
 // dead before others hold the lock.

@@ -80,6 +80,7 @@ class Policy {
   void on(const event::Expired&, Deadline);
   void on(const event::Killing&, Deadline now);
   void on(const event::TreeDead&, Deadline now);
+  void on(const event::TreeLeft&, Deadline now);
   void on(const event::GuardGone&, Deadline now);
   void on(const event::OwnSweepDone&, Deadline now);
   void on(const event::Tick&, Deadline now);
@@ -95,7 +96,8 @@ class Policy {
   bool same_again(int signal, Deadline now);
   void end_job(Deadline now);
   void forward(const event::Signal&, Deadline now);
-  void give_back(Deadline now);  // the tree is dead: detach, go on holding or release
+  void job_is_over(int status, bool expired, Deadline now);
+  void give_back(Deadline now);  // the job is over: detach, go on holding or release
   void release(Deadline now);
   bool forgets_start() const noexcept;
   Deadline time_to_give_back(Deadline now) const noexcept;

@@ -85,10 +85,13 @@ void Policy::on(const event::Killing&, Deadline now) {
   notice_at_ = later(now, first_notice);
 }
 
-void Policy::on(const event::TreeDead& e, Deadline now) {
+void Policy::on(const event::TreeDead& e, Deadline now) { job_is_over(e.status, e.expired, now); }
+void Policy::on(const event::TreeLeft& e, Deadline now) { job_is_over(e.status, e.expired, now); }
+
+void Policy::job_is_over(int status, bool expired, Deadline now) {
   if (!guarded()) return;
-  if (status_ < 0) status_ = e.status;  // the command was the last to die
-  if (e.expired) on(event::Expired{}, now);
+  if (status_ < 0) status_ = status;  // no message of its own: the command was the last to end
+  if (expired) on(event::Expired{}, now);
   give_back(now);
 }
 

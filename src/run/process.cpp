@@ -15,31 +15,12 @@
 namespace dlock::run {
 namespace {
 
-// Appends the pids listed in a /proc/<pid>/task/<thread>/children, from its beginning. It may be
-// longer than one read.
-void read_list(int fd, std::vector<pid_t>& out) {
-  char buffer[4096];
-  pid_t number = 0;
-  off_t at = 0;
-  for (ssize_t n; (n = ::pread(fd, buffer, sizeof buffer, at)) > 0; at += n) {
-    for (const char* c = buffer; c < buffer + n; ++c) {
-      if (*c >= '0' && *c <= '9') {
-        number = number * 10 + (*c - '0');
-      } else if (number > 0) {
-        out.push_back(number);
-        number = 0;
-      }
-    }
-  }
-  if (number > 0) out.push_back(number);
-}
-
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> found;
   const std::string path = proc_path(pid, "/task");
   for (const std::string& thread : names_in(path, DT_DIR)) {
     const std::string list = path + '/' + thread + "/children";
-    if (const Fd fd(::open(list.c_str(), O_RDONLY | O_CLOEXEC)); fd) read_list(fd.get(), found);
+    if (const Fd fd(::open(list.c_str(), O_RDONLY | O_CLOEXEC)); fd) read_pids(fd.get(), found);
   }
   return found;
 }
@@ -62,6 +43,24 @@ std::string why(const FailedCall& call) {
     return "too many processes and threads of this user (ulimit -u) or cgroup (pids.max); "
            "a run needs up to 6, the command among them";
   return std::string(call.name).append(": ").append(::strerrordesc_np(call.error));
+}
+
+// The list may be longer than one read.
+void read_pids(int fd, std::vector<pid_t>& out) {
+  char buffer[4096];
+  pid_t number = 0;
+  off_t at = 0;
+  for (ssize_t n; (n = ::pread(fd, buffer, sizeof buffer, at)) > 0; at += n) {
+    for (const char* c = buffer; c < buffer + n; ++c) {
+      if (*c >= '0' && *c <= '9') {
+        number = number * 10 + (*c - '0');
+      } else if (number > 0) {
+        out.push_back(number);
+        number = 0;
+      }
+    }
+  }
+  if (number > 0) out.push_back(number);
 }
 
 // No printf, no scanf: at the start of a run each of them costs half a dozen page faults.
@@ -164,7 +163,7 @@ OwnChildren::OwnChildren() {
 
 std::vector<pid_t> OwnChildren::list() const {
   std::vector<pid_t> found;
-  if (list_) read_list(list_.get(), found);
+  if (list_) read_pids(list_.get(), found);
   return found;
 }
 

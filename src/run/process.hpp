@@ -50,6 +50,9 @@ std::string read_start(const std::string& path);      // 4 KiB at most; empty: i
 std::vector<std::string> names_in(const std::string& path, unsigned char type);
 std::uint64_t own_namespace(std::string_view kind);  // its inode, of "pid" or "net"; 0: unknown
 
+// The pids in an open list of the kernel's, such as cgroup.procs, from its beginning.
+void read_pids(int fd, std::vector<pid_t>& out);
+
 // The children of this process: those of its first thread, which also adopts orphans. The list is
 // opened once, so that reading it later needs no descriptor. The kernel may skip entries while
 // children die: an empty list proves nothing, only waitpid's ECHILD does.

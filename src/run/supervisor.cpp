@@ -130,7 +130,7 @@ void Supervisor::step(const Event& e, Deadline now) {
   if (const auto* of_job = std::get_if<GuardEvent>(&e)) {
     announcer_.report(*of_job);
     if (std::holds_alternative<event::JobStarted>(*of_job)) metrics_.job_runs();
-    if (std::holds_alternative<event::TreeDead>(*of_job)) inner_.clear();
+    if (expired_at_end(*of_job)) inner_.clear();
   }
   for (const Action& a : policy_.step(e, now)) perform(a);
 }
@@ -215,8 +215,7 @@ void Supervisor::from_guard(std::vector<Event>& out) {
   auto got = Channel::Got::nothing;
   while (guard_.open() && (got = guard_.receive(r)) == Channel::Got::message) {
     const auto& e = std::get<GuardEvent>(r.message);
-    const auto* dead = std::get_if<event::TreeDead>(&e);
-    if (dead && dead->expired) out.emplace_back(GuardEvent{event::Expired{}});
+    if (expired_at_end(e).value_or(false)) out.emplace_back(GuardEvent{event::Expired{}});
     out.emplace_back(e);
   }
   if (got == Channel::Got::closed) {

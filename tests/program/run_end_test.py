@@ -137,6 +137,162 @@ class Descendants(harness.Case):
         self.assertEqual("up\nbye\n", run.out)
 
 
+class Released(harness.Case):
+    """--descendants=release: the lock ends with the program, what it left behind goes on."""
+    # A member that nothing but KILL ends, with a pid in the file `member`, and then `rest`.
+    LEAVES = """setsid sh -c 'trap "" TERM HUP INT; echo $$ >member; echo >up; read go <gate;
+                              echo bye >said' & read up <up; echo $$; """
+
+    def leaves(self, rest, *words, start=None):
+        """A run that has made its member."""
+        for name in "up", "gate":
+            if not os.path.exists(name):
+                os.mkfifo(name)
+        run = (start or self.start_key)("--descendants", "release", *words, "--", "sh", "-c",
+                                        self.LEAVES + rest)
+        run.prints("\n")
+        self.member = int(read("member"))
+        return run
+
+    def lives(self):
+        """The member does, until it is told to end, and by itself."""
+        self.assertTrue(alive(self.member))
+        harness.write("gate", "go\n")
+        within("the member goes on", lambda: read("said") == "bye\n")
+
+    def test_released(self):
+        """When the program has ended. The member is in the control group of dlock itself."""
+        for recipe in "lease", "flock":
+            with self.subTest(recipe):
+                run = self.leaves("read go; exit 5", "--recipe", recipe, start=lambda *words: (
+                    self.start_key(*words, stdin=PIPE)))
+                guard = run.guard
+                self.key("-n", "--recipe", recipe, "--", "true", wanted=75)
+                run.go().end(5)
+                self.assertEqual("acquired released exit", run.told())
+                self.assertEqual("", run.err)
+                self.key("-n", "--recipe", recipe, "--", "true")
+                self.assertEqual(read("/proc/self/cgroup"), read(f"/proc/{self.member}/cgroup"))
+                self.assertEqual([], glob.glob(f"/sys/fs/cgroup/**/dlock-{guard}-*",
+                                               recursive=True))
+                self.lives()
+                os.unlink("said")
+
+    def test_nothing_left(self):
+        """It is as always."""
+        run = self.start_key("--descendants", "release", "--", "sh", "-c", "exit 5")
+        run.end(5)
+        self.assertEqual("acquired job_dead released exit", run.told())
+
+    def test_lease(self):
+        """It is released, or left to run out with --min-hold, and dlock ends at once."""
+        run = self.leaves("exit 5", start=self.start_lease)
+        run.end(5)
+        self.assertEqual("acquired released exit", run.told())
+        self.lives()
+        run = self.leaves("exit 5", "--min-hold", "20s", start=self.start_lease)
+        run.end(5)
+        self.assertEqual("acquired detached exit", run.told())
+        self.assertTrue(alive(self.member))
+
+    def test_min_hold(self):
+        """Of a lock that cannot outlive dlock: a signal ends it, and does not reach the member."""
+        run = self.leaves("exit 5", "--recipe", "flock", "--min-hold", "60s")
+        run.says("--min-hold")
+        self.key("-n", "--recipe", "flock", "--", "true", wanted=75)
+        run.send(TERM).end(5)
+        self.lives()
+
+    def test_dlock_is_killed(self):
+        """While the program lives: the whole job dies with it."""
+        run = self.leaves("exec sleep 60")
+        program = int(run.out)
+        run.send(signal.SIGKILL).end(-9)
+        within("the end of the job", lambda: not alive(program) and not alive(self.member))
+        self.key("-w", "20s", "--", "true")
+
+    def test_ended_by_force(self):
+        """An end that was asked for while the program lived is that of the whole job."""
+        for words, end in (([], TERM), (["--max-run", "5s"], None)):
+            with self.subTest(words):
+                run = self.leaves('trap "exit 5" TERM; while :; do sleep 0.05; done',
+                                  "-k", "1s", *words)
+                if end:
+                    run.send(end)
+                run.end(5 if end else 124)
+                self.assertRegex(run.told(), r"kill job_dead released exit\Z")
+                self.assertFalse(alive(self.member))
+
+    def test_lost(self):
+        """So is the loss of the lock."""
+        run = self.leaves('trap "exit 5" TERM; while :; do sleep 0.05; done', "--ttl", "9s",
+                          start=lambda *words: self.start_lease(*words, faults="lost_after=1"))
+        run.end(123)
+        self.assertRegex(run.told(), r"kill job_dead exit\Z")
+        self.assertFalse(alive(self.member))
+
+    def test_end_behind_the_program(self):
+        """What comes before the guard has seen the end of the program counts as before it."""
+        for name, end in (("KILL", -9), ("TERM", 5)):
+            with self.subTest(name):
+                run = self.leaves("read go; exit 5", "-k", "5s",  # the guard is stopped meanwhile
+                                  start=lambda *words: self.start_key(*words, stdin=PIPE))
+                program, guard = int(run.out), run.guard
+                kill(guard, sig=signal.SIGSTOP)
+                run.go()
+                within("the program has ended", lambda: not alive(program))
+                run.send(getattr(signal, "SIG" + name))
+                if name == "TERM":
+                    run.until("dlock has read it", lambda: not int(re.search(
+                        r"ShdPnd:\s*(\w+)", read(f"/proc/{run.pid}/status"))[1], 16))
+                    # In its one wait, so it has forwarded what it read.
+                    run.until("dlock has forwarded it", lambda: re.search(
+                        r"State:\s*S", read(f"/proc/{run.pid}/status")))
+                    kill(guard, sig=signal.SIGCONT)
+                run.end(end)
+                within("the end of the member", lambda: not alive(self.member))
+                self.key("-w", "20s", "--", "true")
+
+    def test_stopped(self):
+        """A dlock that is stopped meanwhile holds the lock; its death frees it, and nothing more."""
+        run = self.leaves("read go; exit 5", start=lambda *words: (
+            self.start_key(*words, stdin=PIPE)))
+        guard = run.guard
+        run.send(signal.SIGSTOP)
+        run.go()
+        within("the guard has ended", lambda: not alive(guard))
+        self.key("-n", "--", "true", wanted=75)
+        run.send(signal.SIGKILL).end(-9)
+        self.key("-w", "20s", "--", "true")
+        self.lives()
+
+    def test_nested(self):
+        """What an inner run leaves behind is of the outer job."""
+        outer = self.leaves("exit 5", start=lambda *words: self.run_dlock(
+            "--key", "outer", "--", "sh", "-c", '"$@"; echo $? >inner', "sh",
+            DLOCK, "run", "--key", "k", *words))
+        within("the inner run has ended", lambda: read("inner") == "5\n")
+        self.key("-n", "--", "true")
+        self.is_held("outer")
+        harness.write("gate", "go\n")
+        outer.end(0)
+
+    def test_inner_run_is_left(self):
+        """Its own key is held on; the guard of the outer run does not hold it, or wait for it."""
+        os.mkfifo("gate")
+        run = self.start_key("--descendants", "release", "--", "sh", "-c", """
+            "$DLOCK" run --key inner -- sh -c 'echo up; read go <gate' & read go; exit 5""",
+                             stdin=PIPE)
+        run.prints("up")
+        guard = run.guard
+        run.go().end(5)
+        self.key("-n", "--", "true")
+        self.is_held("inner")
+        self.assertFalse(alive(guard))
+        harness.write("gate", "go\n")
+        self.until_free("inner")
+
+
 class Lost(harness.Case):
     """The lock is lost, or may be."""
 

@@ -56,6 +56,41 @@ TEST_CASE("descendants") {
   }
 }
 
+TEST_CASE("descendants that are left alone") {
+  auto r = leased();
+  r.descendants = Descendants::release;
+  Story s(r);
+  s.running();
+  SECTION("the lock is given back") {
+    CHECK_FALSE(s.exits(4).does(Do::release));  // the guard may have an end to carry out
+    CHECK(s.last.empty());
+    CHECK(s.left(4 << 8).does(Do::release));
+    CHECK(s.released().ends_with(4));
+  }
+  SECTION("a signal that comes later ends nothing") {
+    s.exits(4).left(4 << 8).signal(SIGTERM);
+    CHECK(s.last.empty());
+    CHECK(s.released().ends_with(4));
+  }
+  SECTION("the lease ran out while the program lived") {
+    CHECK(s.exits(4).left(4 << 8, true).ends_with(status_lost));
+    CHECK_FALSE(s.does(Do::release));
+  }
+  SECTION("--min-hold") {
+    Asked longer = r;
+    longer.min_hold = 60s;
+    longer.traits.detached = true;
+    Story held(longer);
+    held.running().after(5s).exits(4).left(4 << 8);
+    CHECK(held.last.back().what == Do::detach);
+  }
+  SECTION("the guard dies between the end of the program and its last message") {
+    CHECK(s.exits(4).see(event::GuardGone{}).does(Do::sweep_own));
+    CHECK(s.see(event::OwnSweepDone{}).does(Do::release));
+    CHECK(s.released().ends_with(status_failed_holding));
+  }
+}
+
 TEST_CASE("--min-hold") {
   auto r = leased();
   r.min_hold = 60s;

@@ -68,6 +68,7 @@ struct Story {
   Story& running_attached() { return see(granted_until(no_deadline)).see(event::JobStarted{}); }
   Story& exits(int code) { return see(event::JobExited{code << 8}); }
   Story& dead(int status, bool expired = false) { return see(event::TreeDead{status, expired}); }
+  Story& left(int status, bool expired = false) { return see(event::TreeLeft{status, expired}); }
   Story& finishes(int code) { return exits(code).dead(code << 8); }
   Story& released() { return see(event::ReleaseDone{true}); }
   Story& signal(int number) { return see(event::Signal{number, false}); }  // of a process

@@ -99,7 +99,7 @@ Result<void> watch_pid(Options& o, std::string_view value) {
 // The words of some options, in the order of the field's values.
 constexpr const char log_formats[] = "text|json";
 constexpr const char sort_orders[] = "key|age|waiters";
-constexpr const char descendant_choices[] = "wait|kill";
+constexpr const char descendant_choices[] = "wait|kill|release";
 constexpr const char foreground_choices[] = "auto|yes|no";
 
 // The value stands behind =, so that --foreground takes no word of the command.
@@ -239,7 +239,7 @@ constexpr Option all_options[] = {
      "whether the command stays in the process group of dlock; auto: at a terminal", foreground,
      twin, "auto"},
     {"descendants", 0, descendant_choices, jobs, G::job,
-     "wait for them or kill them once the command has ended",
+     "once the command has ended: wait for them, kill them, or give the lock back and leave them",
      choice<descendant_choices, &O::descendants>, twin, "wait"},
     {"watch-pid", 0, "PID", run, G::job,
      "end the command, as TERM to dlock does, when this process ends", watch_pid, no_twin},

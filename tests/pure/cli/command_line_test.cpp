@@ -176,7 +176,7 @@ TEST_CASE("refused with one line, and no store is asked") {
       {64, "--signal: 'FOO' is not a signal", "run --key k --signal FOO -- true"},
       {64, "'0' is not a fencing token", "check --key k --token 0"},
       {64, "'-3' is not a fencing token", "release --key k --force --token -3"},
-      {64, "--descendants: 'leave' is neither wait nor kill",
+      {64, "--descendants: 'leave' is neither wait, kill nor release",
        "run --key k --descendants leave -- true"},
       // forms of a result
       {64, "--output: 'xml' is neither text, json nor env", "acquire --key k --output xml"},
