@@ -26,12 +26,64 @@ std::int64_t positive(std::string_view text) {
   return std::max<std::int64_t>(parse_number<std::int64_t>(text).value_or(0), 0);
 }
 
+// `pid.name pid.name`, names percent-encoded.
+std::string encoded(const std::vector<ProgramEnded::Process>& processes) {
+  std::string out;
+  for (const auto& p : processes)
+    out.append(out.empty() ? "" : " ")
+        .append(std::to_string(p.pid))
+        .append(".")
+        .append(percent_encode(p.name));
+  return out;
+}
+std::vector<ProgramEnded::Process> processes_in(std::string_view text) {
+  std::vector<ProgramEnded::Process> found;
+  while (!text.empty()) {
+    std::string_view rest = next_part(text, ' ');
+    const std::int64_t pid = positive(next_part(rest, '.'));
+    if (auto name = percent_decode(rest); name && pid > 0) found.push_back({pid, std::move(*name)});
+  }
+  return found;
+}
+
 std::string this_host() {
   std::array<char, 256> host{};  // HOST_NAME_MAX is 64
   return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
 }
 
 }  // namespace
+
+std::string RunEnd::text() const { return (by_signal ? "s" : "") + std::to_string(value); }
+
+std::optional<RunEnd> RunEnd::parse(std::string_view text) {
+  RunEnd end;
+  end.by_signal = text.starts_with('s');
+  if (end.by_signal) text.remove_prefix(1);
+  const auto value = parse_number<unsigned>(text);
+  if (!value || *value > 255) return std::nullopt;
+  end.value = static_cast<int>(*value);
+  return end;
+}
+
+std::string ProgramEnded::left_text() const {
+  std::string text;
+  for (const Process& p : left)
+    text += (text.empty() ? "" : ", ") + printable(p.name) + '[' + std::to_string(p.pid) + ']';
+  return text;
+}
+
+std::string ProgramEnded::encode() const {
+  std::string out;
+  put(out, "ended", std::to_string(at).append(".").append(end.text()));
+  put(out, "left", encoded(left));
+  return out;
+}
+
+std::string with_end(std::string_view identity, std::string_view ended) {
+  if (ended.empty()) return std::string(identity);
+  const std::string_view before = identity.substr(0, identity.find("&ended="));
+  return std::string(before).append("&").append(ended);
+}
 
 Identity Identity::mine(std::string reason) {
   return {.host = this_host(),
@@ -77,7 +129,7 @@ std::string Identity::encode() const {
     put(out, "proc",
         std::to_string(process->start).append(".").append(std::to_string(process->pid_namespace)));
   if (kept_by != KeptBy::process) put(out, "kept", kept_by == KeptBy::keeper ? "keeper" : "nobody");
-  return out;
+  return ended ? with_end(out, ended->encode()) : out;
 }
 
 Identity Identity::decode(std::string_view text) {
@@ -112,6 +164,13 @@ Identity Identity::decode(std::string_view text) {
       who.kept_by = *value == "keeper"   ? KeptBy::keeper
                     : *value == "nobody" ? KeptBy::nobody
                                          : KeptBy::process;
+    } else if (name == "ended") {
+      std::string_view rest = *value;
+      const auto at = parse_number<std::int64_t>(next_part(rest, '.'));
+      if (const auto end = RunEnd::parse(rest); at && *at > 0 && end)
+        who.ended = ProgramEnded{*at, *end, {}};
+    } else if (name == "left" && who.ended) {  // `ended` stands before it
+      who.ended->left = processes_in(*value);
     }
   }
   return who;

@@ -4,8 +4,33 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dlock {
+
+// How a program ended.
+struct RunEnd {
+  bool by_signal = false;
+  int value = 0;             // the signal, or the exit status
+  std::string text() const;  // "0", or "s15" for a signal
+  static std::optional<RunEnd> parse(std::string_view);
+};
+
+// The program of a run has ended, and processes that it left behind are still of the job.
+struct ProgramEnded {
+  struct Process {
+    std::int64_t pid = 0;
+    std::string name;
+  };
+  std::int64_t at = 0;  // as Identity::since
+  RunEnd end;
+  std::vector<Process> left;  // those that were left then, or some of them
+  // "sshd[1216], cat[1217]", safe to print; empty: none is named
+  std::string left_text() const;
+  std::string encode() const;  // the part of an encoded Identity that Identity::ended has
+};
+// An encoded Identity, with another `ended` (encoded); empty: unchanged.
+std::string with_end(std::string_view identity, std::string_view ended);
 
 // The description that a holder or waiter gives of itself: shown to people, never used for
 // decisions. Untrusted text: print only through printable().
@@ -28,11 +53,14 @@ struct Identity {
   // process listens to release --revoke.
   enum class KeptBy : std::uint8_t { process, keeper, nobody } kept_by = KeptBy::process;
 
+  std::optional<ProgramEnded> ended{};
+
   // host name, pid and user id of this process, since = now
   static Identity mine(std::string reason);
   // A word of printable ASCII:
-  // `host=..&pid=..&user=..&since=..&reason=..&limit=..&proc=..&kept=..`, values percent-encoded,
-  // empty ones left out; readers skip unknown names. The format every backend stores.
+  // `host=..&pid=..&user=..&since=..&reason=..&limit=..&proc=..&kept=..&ended=..&left=..`, values
+  // percent-encoded, empty ones left out; readers skip unknown names. The format every backend
+  // stores.
   std::string encode() const;
   static Identity decode(std::string_view text);  // unreadable fields stay empty
 

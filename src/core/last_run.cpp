@@ -6,18 +6,6 @@
 
 namespace dlock {
 
-std::string RunEnd::text() const { return fmt::format("{}{}", by_signal ? "s" : "", value); }
-
-std::optional<RunEnd> RunEnd::parse(std::string_view text) {
-  RunEnd end;
-  end.by_signal = text.starts_with('s');
-  if (end.by_signal) text.remove_prefix(1);
-  const auto value = parse_number<unsigned>(text);
-  if (!value || *value > 255) return std::nullopt;
-  end.value = static_cast<int>(*value);
-  return end;
-}
-
 std::string LastRun::text(char between) const {
   return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}", between, token, ended, end.text(), started,
                      who.encode());

@@ -10,13 +10,6 @@
 
 namespace dlock {
 
-struct RunEnd {
-  bool by_signal = false;
-  int value = 0;             // the signal, or the exit status
-  std::string text() const;  // "0", or "s15" for a signal
-  static std::optional<RunEnd> parse(std::string_view);
-};
-
 struct LastRun {
   FencingToken token = 0;
   std::int64_t ended = 0;  // released, by the store's clock in microseconds since 1970

@@ -39,6 +39,9 @@ struct Lease {
   // needed besides the owner to renew or release a detached lease from another process; a secret,
   // part of the handle
   std::string ticket{};
+  // A renewal adds it to what people see of this holder, if what the recipe writes can carry it:
+  // ProgramEnded::encode(). Empty: there is nothing to add.
+  std::string ended{};
 };
 
 // `owner` names one attempt to acquire. It recognises the lost reply of a repeated request, and so

@@ -102,6 +102,11 @@ std::optional<FencingToken> LockState::renew(const Owner& owner, Micros ttl, Mic
   return h->token;
 }
 
+void LockState::note_end(const Owner& owner, std::string_view ended) {
+  for (Holder& h : holders)
+    if (h.owner == owner) h.meta = with_end(h.meta, ended);
+}
+
 bool LockState::release(const Owner& owner, Micros now) {
   expire(now);
   return std::erase_if(holders,

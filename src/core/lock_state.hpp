@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 #include "core/lease.hpp"
@@ -89,6 +90,9 @@ struct LockState {
   // The token of the lease that now ends at now + ttl (ttl never: attached), or nothing: lost.
   // Never revives an ended one.
   std::optional<FencingToken> renew(const Owner&, Micros ttl, Micros now);
+
+  // Adds it to what people see of this holder: Lease::ended.
+  void note_end(const Owner&, std::string_view ended);
 
   // True if it was held. A clean release starts no lock-delay.
   bool release(const Owner&, Micros now);

@@ -215,6 +215,11 @@ void Announcer::watched_ended() {
   inform("the process of --watch-pid has ended");
 }
 
+void Announcer::program_ended(const ProgramEnded& ended) {
+  output_.status("command_ended", {{ended.end.by_signal ? "signal" : "code", ended.end.value},
+                                   {"members", ended.left}});
+}
+
 void Announcer::job_is_dead() {
   output_.status("job_dead");
   output_.trace("tree_dead", "job");

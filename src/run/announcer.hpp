@@ -32,6 +32,7 @@ class Announcer {
   void start_failed(const std::string& why);
   void sends_end(int signal);  // to the whole tree
   void watched_ended();        // the process of --watch-pid
+  void program_ended(const ProgramEnded&);
   void job_is_dead();
   void exit(const Outcome&);
   void clear_line();  // of the terminal, before other output

@@ -3,6 +3,7 @@
 // user; and what is done about it, as Policy says: by Supervisor, Keeper and Guard.
 #pragma once
 #include <sys/types.h>
+#include <array>
 #include <optional>
 #include <string>
 #include <variant>
@@ -84,9 +85,11 @@ struct JobStopped {
   bool orphaned;
 };
 struct JobContinued {};
-// Its descendants may still live.
+// The program, and descendants still live. left: some of those that the guard has as children, and
+// 0 behind the last.
 struct JobExited {
   int status;
+  std::array<pid_t, 8> left{};
 };
 // --max-run; the job was sent its end signal.
 struct MaxRunOver {};

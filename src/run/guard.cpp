@@ -95,7 +95,7 @@ void Guard::run() {
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
     if (!alive && (job_ > 0 || !channel_.open())) leave();
     // if no process is left, the last message has it
-    if (job_lived && !leader_alive_) report(event::JobExited{status_});
+    if (job_lived && !leader_alive_) report_exit();
   }
 }
 
@@ -238,6 +238,14 @@ void Guard::read_exec_outcome() {
   exec_error_.reset();
   if (failed) return report(event::ExecFailed{e});
   report(event::JobStarted{job_});
+}
+
+// Orphans of the program, which are our children by now: deeper members live below them.
+void Guard::report_exit() {
+  event::JobExited exited{status_};
+  const std::vector<pid_t> all = children_.list();
+  std::copy_n(all.begin(), std::min(all.size(), exited.left.size()), exited.left.begin());
+  report(exited);
 }
 
 void Guard::arm_backstop() {

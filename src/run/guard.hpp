@@ -45,6 +45,7 @@ class Guard {
   bool end_requested() const;
   bool has_left_members() const;
   void read_exec_outcome();
+  void report_exit();
   void signal_job(int signal) const;
   void signal_tree(int signal, bool wake = true) const;
   Deadline stop_by() const { return std::min(when_.stop_by, run_stop_by_); }

@@ -50,6 +50,14 @@ bool Keeper::requested() {
   return request_.has_value();
 }
 
+void Keeper::note_end(const ProgramEnded& ended) {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = ended.encode();
+  }
+  ::eventfd_write(wake_keeper_.get(), 1);
+}
+
 bool Keeper::is_to_leave() {
   const auto action = requested() ? request() : std::nullopt;
   return action && action->what == Action::Do::leave_queue;

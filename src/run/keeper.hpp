@@ -39,6 +39,10 @@ class Keeper {
   int fd() const noexcept { return wake_supervisor_.get(); }  // readable: events() has news
   std::vector<KeeperEvent> events();
 
+  // For people who inspect the lock. The next renewal carries it; where the store is this machine it
+  // is written at once.
+  void note_end(const ProgramEnded&);
+
   // leave_queue, queue_again, release or detach, which is answered by one event. Starts the thread,
   // but for a release, which needs none. When a detach is not confirmed it goes on renewing.
   void post(const Action&);
@@ -47,6 +51,7 @@ class Keeper {
   void cannot(const Action&);
   std::optional<Action> request();  // removes it
   bool requested();
+  void take_end();
   bool is_to_leave();  // the queue, by a request, which is removed
   void report(KeeperEvent);
   void finish(KeeperEvent last);
@@ -84,6 +89,7 @@ class Keeper {
   std::mutex mutex_;
   std::vector<KeeperEvent> events_;
   std::optional<Action> request_;
+  std::string ended_;  // for the next renewal
 
   bool started_ = false;
 

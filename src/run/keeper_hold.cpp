@@ -2,6 +2,7 @@
 // The Keeper with a lock: renews, detaches, releases.
 #include <poll.h>
 #include <algorithm>
+#include <utility>
 #include "run/keeper.hpp"
 
 namespace dlock::run {
@@ -30,6 +31,7 @@ bool Keeper::renew() {
   }
   if (auto* kept = std::get_if<Kept>(&*answer)) {
     lease_ = kept->lease;
+    lease_->ended.clear();
     renew_at_ = next_renewal(plan_.timing, lease_->deadline, now);
     output_.trace("ok", "renew", {{"deadline", nanoseconds(lease_->deadline)}});
     report(event::Renewed{lease_->deadline});
@@ -39,6 +41,13 @@ bool Keeper::renew() {
   output_.trace("fail", "renew");
   report(event::KeeperLost{std::get<Lost>(*answer).why});
   return false;
+}
+
+void Keeper::take_end() {
+  const std::lock_guard lock(mutex_);
+  if (ended_.empty()) return;
+  lease_->ended = std::exchange(ended_, {});
+  if (plan_.traits.liveness == Liveness::process) renew_at_ = Clock::now();
 }
 
 void Keeper::hold() {
@@ -65,6 +74,7 @@ void Keeper::hold() {
     }
     if (is(Do::detach)) let_last(*action, lost);
     if (lost || over_) continue;
+    take_end();
     pollfd p[] = {{alarm_fd_, POLLIN, 0}, {soon ? -1 : outage_fd, POLLIN, 0}};
     ::poll(p, 2, 0);
     if (p[1].revents != 0) {

@@ -19,6 +19,9 @@ std::string line_of(Json& line, std::span<const Field> fields) {
   for (const auto& [name, value] : fields)
     if (const auto* number = std::get_if<std::int64_t>(&value)) line[name] = *number;
     else if (const auto* text = std::get_if<std::string>(&value)) line[name] = *text;
+    else if (const auto* all = std::get_if<std::vector<ProgramEnded::Process>>(&value))
+      for (Json& list = line[name] = Json::array(); const auto& p : *all)
+        list.push_back({{"pid", p.pid}, {"name", p.name}});
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 

@@ -8,14 +8,17 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/identity.hpp"
 #include "core/lease.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
 
-using FieldValue = std::variant<std::monostate, std::int64_t, std::string>;  // none: left out
+using FieldValue = std::variant<std::monostate, std::int64_t, std::string,
+                                std::vector<ProgramEnded::Process>>;  // none: left out
 using Field = std::pair<const char*, FieldValue>;
 using Fields = std::initializer_list<Field>;
 

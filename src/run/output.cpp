@@ -39,6 +39,8 @@ void Output::status(const char* name, Fields fields, const std::string& mileston
         line += fmt::format("{}{} {}", between, field, *number);
       else if (const auto* text = std::get_if<std::string>(&value))
         line += fmt::format("{}{} {}", between, field, *text);
+      else if (const auto* all = std::get_if<std::vector<ProgramEnded::Process>>(&value))
+        line += fmt::format("{}{} {}", between, field, ProgramEnded{.left = *all}.left_text());
       else continue;
       between = ", ";
     }

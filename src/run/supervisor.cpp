@@ -32,6 +32,19 @@ int rank(const Event& e) {
   return std::holds_alternative<event::Signal>(e) ? 2 : 3;
 }
 
+ProgramEnded end_of_program(const event::JobExited& e) {
+  const bool by_signal = WIFSIGNALED(e.status);
+  const int value = by_signal ? WTERMSIG(e.status) : WEXITSTATUS(e.status);
+  ProgramEnded ended{wall_micros(), {by_signal, value}, {}};
+  for (const pid_t p : e.left) {
+    if (p == 0) break;
+    std::string name = read_start(proc_path(p, "/comm"));
+    if (name.ends_with('\n')) name.pop_back();
+    ended.left.push_back({p, std::move(name)});
+  }
+  return ended;
+}
+
 void sort(std::vector<Event>& events) {
   std::stable_sort(events.begin(), events.end(),
                    [](const Event& a, const Event& b) { return rank(a) < rank(b); });
@@ -130,6 +143,11 @@ void Supervisor::step(const Event& e, Deadline now) {
   if (const auto* of_job = std::get_if<GuardEvent>(&e)) {
     announcer_.report(*of_job);
     if (std::holds_alternative<event::JobStarted>(*of_job)) metrics_.job_runs();
+    if (const auto* exited = std::get_if<event::JobExited>(of_job)) {
+      const ProgramEnded ended = end_of_program(*exited);
+      announcer_.program_ended(ended);
+      keeper_.note_end(ended);
+    }
     if (expired_at_end(*of_job)) inner_.clear();
   }
   for (const Action& a : policy_.step(e, now)) perform(a);

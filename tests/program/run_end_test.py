@@ -109,9 +109,22 @@ class Descendants(harness.Case):
         self.assertRegex(run.err, rf"\Adlock: k: [^\n]*[ :]{pid}[ ;,][^\n]*--descendants"
                          r"[^\n]*kill[^\n]*\n\Z")
         self.key("-n", "--", "true", wanted=75)
+        ended = run.event("command_ended")
+        self.assertEqual((5, [{"pid": int(pid), "name": "sh"}]), (ended["code"], ended["members"]))
         harness.write("gate", "go\n")
         run.end(5)
+        self.assertEqual("acquired command_ended job_dead released exit", run.told())
         self.key("-n", "--", "true")
+
+    def test_end_of_the_program(self):
+        """Its event names a signal, and eight members at most."""
+        os.mkfifo("gate")
+        run = self.start_key("-vv", "--", "sh", "-c", """
+            for i in 1 2 3 4 5 6 7 8 9; do setsid sh -c 'read go <gate' & done; kill -USR1 $$""")
+        ended = run.event("command_ended")
+        self.assertEqual((signal.SIGUSR1, 8), (ended["signal"], len(ended["members"])))
+        self.assertLine(r"dlock: k: command_ended: signal 10, members sh\[.*\]", run.err)
+        run.send(TERM).end(-signal.SIGUSR1)
 
     def test_kill(self):
         """TERM, then KILL after --kill-after, and the command's status."""
@@ -169,7 +182,7 @@ class Released(harness.Case):
                 guard = run.guard
                 self.key("-n", "--recipe", recipe, "--", "true", wanted=75)
                 run.go().end(5)
-                self.assertEqual("acquired released exit", run.told())
+                self.assertEqual("acquired command_ended released exit", run.told())
                 self.assertEqual("", run.err)
                 self.key("-n", "--recipe", recipe, "--", "true")
                 self.assertEqual(read("/proc/self/cgroup"), read(f"/proc/{self.member}/cgroup"))
@@ -188,11 +201,11 @@ class Released(harness.Case):
         """It is released, or left to run out with --min-hold, and dlock ends at once."""
         run = self.leaves("exit 5", start=self.start_lease)
         run.end(5)
-        self.assertEqual("acquired released exit", run.told())
+        self.assertEqual("acquired command_ended released exit", run.told())
         self.lives()
         run = self.leaves("exit 5", "--min-hold", "20s", start=self.start_lease)
         run.end(5)
-        self.assertEqual("acquired detached exit", run.told())
+        self.assertEqual("acquired command_ended detached exit", run.told())
         self.assertTrue(alive(self.member))
 
     def test_min_hold(self):

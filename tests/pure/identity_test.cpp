@@ -62,6 +62,25 @@ TEST_CASE("which process it is, and who keeps the lock: optional items") {
   CHECK(old.kept_by == Identity::KeptBy::process);
 }
 
+TEST_CASE("the end of the program, and what it left") {
+  Identity who;
+  who.pid = 7;
+  who.ended = ProgramEnded{1'700'000'000'000'000, {false, 3}, {{1216, "sshd"}, {12, "a, b.c"}}};
+  CHECK(who.encode() == "pid=7&ended=1700000000000000.3&left=1216.sshd%2012.a%252C%2520b.c");
+  const auto read = Identity::decode(who.encode()).ended;
+  REQUIRE(read);
+  CHECK(read->at == who.ended->at);
+  CHECK(read->end.value == 3);
+  CHECK(read->left_text() == "sshd[1216], a, b.c[12]");
+  who.ended = ProgramEnded{1, {true, 15}, {}};
+  CHECK(who.encode() == "pid=7&ended=1.s15");
+  CHECK(Identity::decode(who.encode()).ended->end.by_signal);
+  for (const std::string bad : {"", "0.3", "x.3", "1", "1.", "1.x", "1.300", "-1.3"})
+    CHECK_FALSE(Identity::decode("pid=7&ended=" + bad + "&left=1.a").ended);
+  for (const std::string bad : {"", "a", "0.a", "-1.a", "1.%2"})
+    CHECK(Identity::decode("ended=1.0&left=" + percent_encode(bad)).ended->left.empty());
+}
+
 TEST_CASE("unreadable fields of an identity stay empty") {
   const Identity some = Identity::decode(
       "host=a%2&pid=12x&&=&user&since=-5&reason=%41&reason&unknown=1&command=x=y&limit=-2");

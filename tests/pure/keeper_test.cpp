@@ -347,3 +347,38 @@ TEST_CASE("--once-per: of readers or permits that read the same, one starts; a l
     CHECK(started == 1);
   }
 }
+
+TEST_CASE("the end of the program goes with the next renewal, and again until that is answered") {
+  struct Seen {
+    std::vector<std::string> ended{};
+    bool goes_on = false;  // a renewal without it followed
+  };
+  class Recorded final : public run::Wrapped {
+   public:
+    Recorded(std::unique_ptr<Backend> inner, Seen& seen) : Wrapped(std::move(inner)), seen_(seen) {}
+    Result<Renewal> renew(const Lease& lease, Duration ttl) override {
+      if (lease.ended.empty()) seen_.goes_on |= !seen_.ended.empty();
+      else seen_.ended.push_back(lease.ended);
+      if (seen_.ended.size() == 1) return fail(Errc::timed_out, "the reply was lost");
+      return inner_->renew(lease, ttl);
+    }
+
+   private:
+    Seen& seen_;
+  };
+  auto& seen = for_ever(new Seen);
+  auto& plan = plan_of("fake:keeper_test_ended", [&seen](auto inner) {
+    return std::make_unique<Recorded>(std::move(inner), seen);
+  });
+  plan.timing.renew_every = 20ms;
+  auto& keeper = keeper_of(plan);
+  keeper.start();
+  REQUIRE(reports<run::event::Acquired>(keeper));
+  keeper.note_end({1, {false, 3}, {{12, "sshd"}}});
+  // The keeper writes before its report, which is read under its mutex.
+  REQUIRE(first_answer(keeper, [&seen](const auto& r) {
+    const bool renewed = std::holds_alternative<run::event::Renewed>(r);
+    return renewed && seen.goes_on ? std::optional{true} : std::nullopt;
+  }));
+  CHECK(seen.ended == std::vector<std::string>{"ended=1.3&left=12.sshd", "ended=1.3&left=12.sshd"});
+}

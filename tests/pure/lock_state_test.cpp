@@ -231,3 +231,15 @@ TEST_CASE("an invited waiter that could not run is invited again") {
   scene.state.holders.push_back(failed);
   tell(scene, "x:b=W0 invited=never release:z invite:10=b");
 }
+
+TEST_CASE("the end of a program is added to its holder alone, once") {
+  LockState state;
+  for (const char name : {'a', 'b'})
+    (void)state.acquire({.owner = named(name), .mode = Mode::shared, .meta = "pid=7"}, 1);
+  state.note_end(named('a'), "");
+  CHECK(state.holders[0].meta == "pid=7");
+  state.note_end(named('a'), "ended=1.3&left=12.sshd");
+  state.note_end(named('a'), "ended=2.4");
+  CHECK(state.holders[0].meta == "pid=7&ended=2.4");
+  CHECK(state.holders[1].meta == "pid=7");
+}

@@ -77,6 +77,11 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
   };
   if (std::none_of(state->holders.begin(), state->holders.end(), same))
     return Lost{"a release was forced (release --force)"};
+  if (!lease.ended.empty()) {
+    mine->entry.holder.meta = with_end(mine->entry.holder.meta, lease.ended);
+    ++counters_.requests;
+    TRY_VOID(record(name).note_end(lease.owner, lease.ended));
+  }
   return Kept{kept};
 }
 

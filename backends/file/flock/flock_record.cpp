@@ -83,6 +83,15 @@ Result<void> FlockRecord::enter_again(const LockState::Holder& holder) {
   return counts ? Result<void>{} : fail(counts.error());
 }
 
+Result<void> FlockRecord::note_end(const Owner& owner, std::string_view ended) {
+  const Unlock unlock{file_};
+  TRY(record, begin(Make::nothing, patience_));
+  const LockState before = record.state;
+  record.state.note_end(owner, ended);
+  if (!(record.state == before)) TRY_VOID(end(record));
+  return {};
+}
+
 Result<bool> FlockRecord::leave(const Owner& owner, Lifeline& mailbox) {
   const Unlock unlock{file_};
   TRY(record, begin(Make::nothing, patience_));

@@ -24,6 +24,8 @@ class FlockRecord {
   Result<Entry> enter(const Request&, int locked);
   // Writes `holder` again, after the record was lost.
   Result<void> enter_again(const LockState::Holder&);
+  // Of this holder, if it is there: Lease::ended.
+  Result<void> note_end(const Owner&, std::string_view ended);
   // True: it was there, and not evicted.
   Result<bool> leave(const Owner&, Lifeline& mailbox);
   // Evicts the holders with this token, or all: notifies them and invalidates their records. The

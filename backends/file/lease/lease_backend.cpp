@@ -46,18 +46,14 @@ bool LeaseBackend::speak_again(KeyStore& key, AttachedHold& held) {
 
 Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& held) {
   held.life.drain();  // first: later messages are read at the next call
-  const Renewal kept = Kept{lease_of(lease, held.record, no_deadline, true)};
   KeyStore& key = store(lease.key);
   TRY(record, key.file().peek(StateFile::Depth::holders));
   const auto mine = [&](const LockState::Holder& h) {
     return h.owner == lease.owner && h.deadline == never;
   };
   if (record && std::any_of(record->state.holders.begin(), record->state.holders.end(), mine) &&
-      held.life.is_at(key.place())) {
-    TRY(revoked, is_revoked(key, held.record.token));
-    held.revoked = revoked;
-    return Kept{lease_of(lease, held.record, no_deadline, true), revoked};
-  }
+      held.life.is_at(key.place()) && lease.ended.empty())
+    return kept_attached(lease, key, held);
 
   TRY(begun, begin(key, Make::state));
   if (begun == KeyStore::Begun::absent)
@@ -65,13 +61,22 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
   const Change change(key);
   if (!held.life.is_at(key.place()))
     return Lost{fmt::format("its FIFO was deleted from {}", printable(key.file().dir_path()))};
-  if (key.state().holder(lease.owner, key.now())) return kept;
-  if (!speak_again(key, held))
+  held.record.meta = with_end(held.record.meta, lease.ended);
+  const bool is_there = key.state().holder(lease.owner, key.now());
+  if (is_there && lease.ended.empty()) return kept_attached(lease, key, held);
+  key.state().note_end(lease.owner, lease.ended);
+  if (!is_there && !speak_again(key, held))
     return Lost{
         "its record was removed (release --force, or an older copy of the state was restored)"};
   TRY(done, key.finish());
   if (!done) return keep_attached(lease, held);  // the state file was deleted meanwhile
-  return kept;
+  return kept_attached(lease, key, held);
+}
+
+Result<Renewal> LeaseBackend::kept_attached(const Lease& lease, KeyStore& key, AttachedHold& held) {
+  TRY(revoked, is_revoked(key, held.record.token));
+  held.revoked = revoked;
+  return Kept{lease_of(lease, held.record, no_deadline, true), revoked};
 }
 
 Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
@@ -90,6 +95,7 @@ Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
   const Lease kept = lease_of(lease, *h, lease_end(sent, ttl), false);
   TRY(revoked, is_revoked(key, h->token));
   key.state().renew(lease.owner, ttl.count(), key.now());
+  key.state().note_end(lease.owner, lease.ended);
   TRY(done, key.finish());
   if (!done) return keep_lease(lease, ttl);  // the state file was deleted meanwhile
   return Kept{kept, revoked};

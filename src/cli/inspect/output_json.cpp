@@ -43,6 +43,20 @@ Json kept_by(const KeyView& k, const HolderView& h) {
   return h.who.kept_by == Identity::KeptBy::nobody ? Json("nobody") : Json(nullptr);
 }
 
+void add(Json& to, const RunEnd& end) {
+  to["exit_status"] = end.by_signal ? Json(nullptr) : Json(end.value);
+  to["signal"] = end.by_signal ? Json(end.value) : Json(nullptr);
+}
+
+Json of(const ProgramEnded& e) {
+  Json j{{"ended_at", run::utc(e.at)}};
+  add(j, e.end);
+  j["kept_by"] = Json::array();
+  for (const auto& p : e.left)
+    j["kept_by"].push_back({{"pid", p.pid}, {"name", printable(p.name)}});
+  return j;
+}
+
 Json of(const KeyView& k, const HolderView& h) {
   Json j{{"id", printable(h.id)}, {"mode", mode_name(h.mode)}, {"token", h.token}};
   j["slot"] = h.mode == Mode::permit ? Json(h.slot) : Json(nullptr);
@@ -51,6 +65,7 @@ Json of(const KeyView& k, const HolderView& h) {
   j["held_ms"] = milliseconds_or_null(h.held);
   j["attached"] = h.attached;
   j["kept_by"] = kept_by(k, h);
+  j["program_ended"] = h.who.ended && !remains(k, h) ? of(*h.who.ended) : Json(nullptr);
   j["vanished"] = h.vanished;
   j["revoked"] = h.revoked;
   j["lease_remaining_ms"] = milliseconds_or_null(h.remaining);
@@ -64,16 +79,16 @@ Json of(const WaiterView& w) {
 }
 
 Json of(const LastRun& r) {
-  return Json{
-      {"token", r.token},
-      {"host", text_or_null(r.who.host)},
-      {"pid", number_or_null(r.who.pid)},
-      {"user", text_or_null(r.who.user_name())},
-      {"started_at", run::utc(r.started)},
-      {"ended_at", run::utc(r.ended)},
-      {"duration_ms", whole_milliseconds(Duration{std::max<std::int64_t>(0, r.ended - r.started)})},
-      {"exit_status", r.end.by_signal ? Json(nullptr) : Json(r.end.value)},
-      {"signal", r.end.by_signal ? Json(r.end.value) : Json(nullptr)}};
+  Json j{{"token", r.token},
+         {"host", text_or_null(r.who.host)},
+         {"pid", number_or_null(r.who.pid)},
+         {"user", text_or_null(r.who.user_name())},
+         {"started_at", run::utc(r.started)},
+         {"ended_at", run::utc(r.ended)},
+         {"duration_ms",
+          whole_milliseconds(Duration{std::max<std::int64_t>(0, r.ended - r.started)})}};
+  add(j, r.end);
+  return j;
 }
 
 std::string finished(Json j, const OpenStore& opened, const std::string& unread) {

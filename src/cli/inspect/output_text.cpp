@@ -67,6 +67,19 @@ std::string request_time(const Identity& i) {
   return fmt::format("{}, {} ago", run::utc(i.since), a ? format_duration(*a) : "?");
 }
 
+std::string ending(const RunEnd& end, std::string_view exited, std::string_view signalled) {
+  if (!end.by_signal) return fmt::format("{} {}", exited, end.value);
+  const char* name = ::sigabbrev_np(end.value);
+  return fmt::format("{} {}{}", signalled, end.value, name ? fmt::format(" ({})", name) : "");
+}
+
+std::string program_ended(const ProgramEnded& e) {
+  const Duration since{std::max<std::int64_t>(0, wall_micros() - e.at)};
+  return fmt::format("program ended {} ago {}; kept by {}", format_duration(since),
+                     ending(e.end, "with status", "by signal"),
+                     e.left.empty() ? "what it left behind" : e.left_text());
+}
+
 void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
   // another program's has no token
   sheet.line("holder", "{}, {}{}{}", h.who.text(),
@@ -80,6 +93,7 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
     sheet.line("", "kept until {}, in {}, job ended (--min-hold)",
                run::utc(wall_micros() + h.remaining->count()), format_duration(*h.remaining));
   } else {
+    if (h.who.ended) sheet.line("", "{}", program_ended(*h.who.ended));
     sheet.line("", "lease {}", lease(h));
     const bool in_force = !h.vanished && !h.ended();
     if (in_force && run::find_process(h.who) == run::Presence::ended)
@@ -88,12 +102,6 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
   if (!h.who.reason.empty()) sheet.line("", "reason {}", printable(h.who.reason));
   if (!h.who.command.empty()) sheet.line("", "command {}", printable(h.who.command));
   if (h.revoked) sheet.line("", "was asked to stop (release --revoke)");
-}
-
-std::string ending(const RunEnd& end) {
-  if (!end.by_signal) return fmt::format("exit status {}", end.value);
-  const char* name = ::sigabbrev_np(end.value);
-  return fmt::format("ended by signal {}{}", end.value, name ? fmt::format(" ({})", name) : "");
 }
 
 // The start noted by --once-per, and how long ago that is where the clock of the backend is known.
@@ -118,7 +126,7 @@ void add_runs(Sheet& sheet, const KeyView& k, const Result<Starts>& starts) {
   else if (newer) sheet.line("last run", "started {}, with --once-per, end unknown", start);
   if (last) {
     sheet.line(newer ? "earlier" : "last run", "{}, token {}, {}", last->who.text(), last->token,
-               ending(last->end));
+               ending(last->end, "exit status", "ended by signal"));
     const Duration lasted{std::max<std::int64_t>(0, last->ended - last->started)};
     sheet.line("", "started {}, lasted {}",
                same ? start + ", with --once-per" : run::utc(last->started),

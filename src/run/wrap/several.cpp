@@ -25,7 +25,7 @@ class Several final : public Wrapped {
   }
 
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
-  Result<Renewal> renew(const Lease&, Duration ttl) override;
+  Result<Renewal> renew(const Lease& whole, Duration ttl) override;
   Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
   bool alarmed(const Lease&) override;
   Result<Released> release(const Lease&, std::optional<RunEnd> end) override {
@@ -125,9 +125,12 @@ Result<Renewal> Several::each(Call call) {
   return Renewal{Kept{whole(), revoked}};
 }
 
-Result<Renewal> Several::renew(const Lease&, Duration ttl) {
+Result<Renewal> Several::renew(const Lease& whole, Duration ttl) {
   // reads the event that made an alarm readable
-  return each([&](const Lease& l) { return inner_->renew(l, ttl); });
+  return each([&](Lease l) {
+    l.ended = whole.ended;
+    return inner_->renew(l, ttl);
+  });
 }
 
 Result<Renewal> Several::detach(const Lease&, Duration ttl, std::optional<RunEnd> end) {

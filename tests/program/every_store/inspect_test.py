@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What inspect shows of holders, on each kind of store."""
-import os, re, socket, unittest
+import os, re, socket, subprocess, unittest
 import stores
-from stores import STORE
+from stores import STORE, harness
 
 HOST = re.escape(socket.gethostname())
 with_permits = unittest.skipIf(STORE == "redlock", "this recipe has no permits")
@@ -40,6 +40,28 @@ class Inspect(stores.Case):
         self.key("--", "true")
         more = r" \(this recipe keeps no record of a free key\)" if STORE == "zookeeper" else ""
         self.assertLine("state    free" + more, self.dlock("inspect", "k"))
+
+    @unittest.skipIf(STORE in ("redis", "redlock", "zookeeper", "etcd", "mysql", "postgresql"), "their renewals write no text")
+    def test_program_ended(self):
+        """Of a holder whose program has ended: when, how, and what keeps the lock. The next renewal
+        says it; on a file it is there at once."""
+        os.mkfifo("gate")
+        run = self.start_key("--ttl", f"{self.short}s", "--reason", "half way", "--", "sh", "-c",
+                             "setsid sh -c 'echo $$; read go <gate' & read go; exit 3",
+                             stdin=subprocess.PIPE)
+        run.prints("\n")
+        self.assertIsNone(self.holder()["program_ended"])
+        member = {"pid": int(run.out), "name": "sh"}
+        run.go().event("command_ended")
+        ended = harness.within("inspect says it", lambda: self.holder()["program_ended"])
+        self.assertEqual((3, None, [member]), tuple(
+            ended[name] for name in ("exit_status", "signal", "kept_by")))
+        self.assertEqual("half way", self.holder()["reason"])
+        self.assertLine(f" +program ended [0-9.]+[um]?s ago with status 3; kept by "
+                        rf"sh\[{member['pid']}\]", self.dlock("inspect", "k"))
+        self.is_held("k")
+        harness.write("gate", "go\n")
+        run.end(3)
 
     @with_permits
     def test_permits(self):
