@@ -36,7 +36,7 @@ Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::strin
   const bool any = gave || grace == Duration{};
   TRY(answer, call("renew", scripts::renew, lease.key,
                    {lease.owner.hex(), token_of(lease), micros(ttl), any ? "" : micros(grace),
-                    std::move(ended)},
+                    std::move(ended), lease.ended},
                    true));
   const std::string_view verdict = answer.reply.text_at(0);
   if (verdict == "longer")

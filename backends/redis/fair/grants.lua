@@ -31,7 +31,7 @@ end
 -- One key, always.
 -- The expiry is written first: Redis lets a script that has written go on when memory is full.
 -- KEYS lock   ARGV owner, token, ttl, the longest it may be with the lock-delay ('': any), how the
--- job ended (detach)
+-- job ended (detach), what is new about the holder (Lease::ended)
 -- -> {'kept', now, token, mode, slot, 1 if it was asked to stop, or 0}, {'lost', now} or {'longer',
 --     now, lock-delay}, which has changed nothing
 local found = call('HMGET', lock, ARGV[2], 'expires', 'revoke', 'last')
@@ -44,6 +44,7 @@ if owner ~= ARGV[1] or tonumber(deadline) <= now then return { 'lost', now } end
 if ARGV[4] and ARGV[4] ~= '' and ARGV[3] + delay > tonumber(ARGV[4]) then
   return { 'longer', now, delay }
 end
+if ARGV[6] and ARGV[6] ~= '' then rest = string.gsub(rest, '&ended=.*$', '') .. '&' .. ARGV[6] end
 local ends = now + tonumber(ARGV[3])
 local record = owner .. '|' .. string.format('%.0f|%.0f', ends, now) .. rest
 if expires - now > 7689600000000 and ends + delay - now < 7689600000000 then  -- 89 days
