@@ -197,7 +197,8 @@ class SqlLeaseBackend final : public Backend {
     OwnGrant* h = held(lease.key, lease.owner);
     const std::string name = name_of(lease.key);
     TRY(r, run<typename Table::Renewed>(h, [&](Connection& c) {
-          return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline(), ended);
+          return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline(), ended,
+                              lease.ended);
         }));
     if (!r.token) {
       let_go(lease.key, lease.owner);

@@ -112,9 +112,9 @@ class SqlLeaseTable {
 
   using Renewed = SqlLeaseRenewed;
   // `ended`: how the job under the lease ended (RunEnd::text), for the record of the last run;
-  // empty: there was none.
+  // empty: there was none. `noted`: Lease::ended.
   Result<Renewed> renew(Connection& c, const std::string& name, const Owner& me, Micros ttl,
-                        Deadline until, std::string_view ended = {}) {
+                        Deadline until, std::string_view ended = {}, std::string_view noted = {}) {
     for (unsigned conflicts = 0;;) {
       TRY(row, read_row(c, name, until));
       TRY_VOID(writable(c.at().text(), row.read_only));
@@ -124,6 +124,7 @@ class SqlLeaseTable {
       LockState s = row.state;
       if (row.exists) out.token = s.renew(me, ttl, row.now);
       if (!out.token) return out;
+      s.note_end(me, noted);
       out.mine = *s.holder(me, row.now);
       out.revoked = *out.token <= row.revoked;
       out.known = {unique_number(), s.fence, row.holders.changed_to(s, &me, setup_.skew)};
