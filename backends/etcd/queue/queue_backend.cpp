@@ -129,16 +129,27 @@ Lease QueueBackend::kept(const Lease& lease, const Held& h, const NewLease& by, 
 // 2. The move arrives after a later one was answered. It names the lease that the key had then, so
 //    it is refused: otherwise it would put the key back on a lease that ends before the deadline.
 // 3. The new lease ends before the move arrives: refused.
+//
+// A move with a new value (Lease::ended) names the revision that it replaces, so a mark of --revoke
+// made meanwhile stays. That revision is known from the second renewal on.
 Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "renew", until));
   if (!h) return Renewal{is_gone()};
   TRY(fresh, client_.grant("renew", ttl + h->record.lock_delay, until));
+  if (!lease.ended.empty()) h->ended = lease.ended;
   for (unsigned tries = 0; tries < most_tries; ++tries) {
-    TRY(moved, client_.txn("renew",
-                           transaction({created(h->key, revision(*h)), leased(h->key, h->lease)},
-                                       {put_lease(h->key, fresh.id), get(h->key)}, {get(h->key)}),
-                           until));
+    Parts unchanged = {created(h->key, revision(*h)), leased(h->key, h->lease)};
+    Json move = put_lease(h->key, fresh.id);
+    const bool notes_end = !h->ended.empty() && h->modified != 0;
+    if (notes_end) {
+      unchanged.push_back(modified(h->key, h->modified));
+      move = put(h->key, with_end(h->value, h->ended), fresh.id);
+    }
+    TRY(moved, client_.txn(
+                   "renew",
+                   transaction(std::move(unchanged), {std::move(move), get(h->key)}, {get(h->key)}),
+                   until));
     if (moved.lease_missing) break;
     const KeyValues& mine = moved.range(moved.succeeded ? 1 : 0);
     if (mine.empty() || mine.front().created != revision(*h)) {
@@ -148,7 +159,10 @@ Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
     const auto record = Record::parse(mine.front().value);
     h->lease = mine.front().lease;
     h->seen = moved.revision;
+    h->modified = mine.front().modified;
+    h->value = mine.front().value;
     if (h->lease != fresh.id) continue;
+    if (notes_end) h->ended.clear();
     if (!client_.is_current(h->watch)) watch_own(*h);
     return Renewal{Kept{kept(lease, *h, fresh, ttl), record && record->revoked}};
   }

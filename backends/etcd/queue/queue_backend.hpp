@@ -54,6 +54,10 @@ class QueueBackend final : public Backend {
     std::int64_t lease = 0;  // that its key has; an unanswered renewal may have moved it on
     Record record;           // `granted` is known, whether or not the store has it
     std::int64_t seen = 0;   // the revision of the last answer about it
+    // As the last renewal left it; 0: there was none.
+    std::int64_t modified = 0;
+    std::string value{};
+    std::string ended{};  // Lease::ended, not in the value yet
     // The own key is watched from a second after the grant on: for a job that is shorter that would
     // be one request of four. The timer says when to begin, and when to go on.
     Fd timer{};

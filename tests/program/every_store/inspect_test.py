@@ -41,7 +41,7 @@ class Inspect(stores.Case):
         more = r" \(this recipe keeps no record of a free key\)" if STORE == "zookeeper" else ""
         self.assertLine("state    free" + more, self.dlock("inspect", "k"))
 
-    @unittest.skipIf(STORE in ("redlock", "zookeeper", "etcd"), "their renewals write no text")
+    @unittest.skipIf(STORE in ("redlock", "zookeeper"), "their renewals write no text")
     def test_program_ended(self):
         """Of a holder whose program has ended: when, how, and what keeps the lock. The next renewal
         says it; on a file it is there at once."""
