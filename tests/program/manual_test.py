@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manual and --help list the same options, exit statuses, variables and columns."""
-import glob, os, re
+import glob, os, re, shutil
 import harness
 from harness import ROOT, read
 
@@ -137,6 +137,16 @@ class Manual(harness.Case):
         for path in glob.glob(ROOT + "/man/*.[17]"):
             with self.subTest(os.path.basename(path)):
                 self.assertNotRegex(formatted(path, self), "(?m)^ {5}[^ ].{73}")
+
+    def test_warnings(self):
+        """man(1) shows the pages without one, as of a table that is wider than the terminal."""
+        if not shutil.which("man"):
+            harness.missing("man")
+        for path in glob.glob(ROOT + "/man/*.[17]"):
+            with self.subTest(os.path.basename(path)):
+                done = self.program("man", "--warnings", "-E", "UTF-8", "-l", path,
+                                    env={"MANWIDTH": "80", "MANPAGER": "cat"})
+                self.assertEqual("", done.err)
 
 
 harness.main()
