@@ -11,6 +11,8 @@
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
+#include "run/wait_line.hpp"
+#include "util/terminal.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::cli {
@@ -120,12 +122,19 @@ void say_asked(const Key& key, const HolderView& h) {
                   within.empty() ? " at once" : within));
 }
 
+std::string still_holds(const HolderView& h, const Key& key, Duration waited) {
+  return fmt::format("{} was asked to stop, and still holds {} after {}", h.who.text(),
+                     printable(key.text()), format_duration(waited));
+}
+
 // Until none of those that were revoked holds the key, or the time is over: then 75, or 69 if the
 // last request got no answer, or no holder in a store that has forgotten their grants since.
 // `revoked`: those that held the key before.
 Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, const Key& key,
-                                  std::vector<FencingToken> revoked, Deadline end) {
+                                  std::vector<FencingToken> revoked, Deadline began,
+                                  run::WaitLine& line) {
   const bool keeps_fence = opened.store.traits->keeps_last_run;
+  const Deadline end = later(began, *o.wait);
   for (Duration pause = first_pause;; pause = std::min(pause * 2, last_pause)) {
     const auto view = opened.backend->inspect(key);
     if (!view && !retryable(view.error().code)) return fail(view.error());
@@ -141,17 +150,24 @@ Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, con
         revoked.empty() ? 0 : *std::max_element(revoked.begin(), revoked.end());
     const bool remembers = view && (!keeps_fence || (*view ? (*view)->fence : 0) >= newest);
     if (remembers && !holds) return ended(status_ok);
-    if (Clock::now() >= end) {
+    const Deadline now = Clock::now();
+    if (now >= end) {
       if (!view) return fail(view.error());
       if (!holds)
         return fail(Errc::unavailable,
                     fmt::format("release: {}: the store has forgotten the grant with token {}: "
                                 "whether its job has ended is unknown",
                                 printable(key.text()), newest));
-      if (!o.quiet)
-        say(fmt::format("{} was asked to stop, and still holds {} after {}", holds->who.text(),
-                        printable(key.text()), format_duration(*o.wait)));
+      line.clear();
+      if (!o.quiet) say(still_holds(*holds, key, *o.wait));
       return ended(status_busy);
+    }
+    if ((holds || !view) && !o.quiet && line.due(now)) {
+      const auto waited =
+          std::chrono::floor<std::chrono::duration<std::int64_t, std::deci>>(now - began);
+      line.show({holds ? still_holds(*holds, key, waited) : view.error().message,
+                 "up to " + format_duration(*o.wait)});
+      line.said(now);
     }
     wait_until({}, std::min(end, later(Clock::now(), pause)));
   }
@@ -237,7 +253,7 @@ Result<run::Outcome> command_release(const Options& o) {
   // not held.
   Result<run::Outcome> outcome = ended(status_ok);
   std::vector<std::vector<FencingToken>> revoked;  // of each key
-  const Deadline end = later(Clock::now(), o.wait.value_or(0us));
+  const Deadline began = Clock::now();
   for (const Key& key : keys) {
     std::vector<std::optional<FencingToken>> tokens{o.token};
     if (o.force && !o.token && !o.yes) {
@@ -264,8 +280,9 @@ Result<run::Outcome> command_release(const Options& o) {
     }
   }
   if (!o.revoke || !o.wait) return outcome;
+  run::WaitLine line(!o.log_json && can_redraw(STDERR_FILENO), began, put_on_stderr, say);
   for (std::size_t i = 0; i < keys.size(); ++i)
-    if (auto gone = wait_for_end(o, opened, keys[i], std::move(revoked[i]), end);
+    if (auto gone = wait_for_end(o, opened, keys[i], std::move(revoked[i]), began, line);
         !gone || gone->value != status_ok)
       if (outcome) outcome = std::move(gone);
   return outcome;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/announcer.hpp"
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <variant>
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "run/process.hpp"
+#include "util/terminal.hpp"
 
 namespace dlock::run {
 
@@ -43,25 +42,6 @@ const char* shell_hint(const Plan& plan, int error) {
   return error == ENOENT && line ? "; -c runs a line by the shell" : "";
 }
 
-bool draws_on_stderr() {
-  const char* term = std::getenv("TERM");
-  return ::isatty(STDERR_FILENO) != 0 && term && std::strcmp(term, "dumb") != 0;
-}
-
-std::size_t columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-// Truncated to the width of the terminal, between characters: a line that wraps cannot be redrawn.
-std::string fitted(std::string line, std::size_t width) {
-  if (line.size() < width) return line;
-  line.resize(width - 1);
-  while (!line.empty() && (static_cast<unsigned char>(line.back()) & 0xC0) == 0x80) line.pop_back();
-  if (!line.empty() && static_cast<unsigned char>(line.back()) >= 0xC0) line.pop_back();
-  return line;
-}
-
 template <class... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
@@ -72,11 +52,15 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 }  // namespace
 
 bool redraws(const Plan& plan) {
-  return !plan.say.quiet && !plan.say.log_json && draws_on_stderr();
+  return !plan.say.quiet && !plan.say.log_json && can_redraw(STDERR_FILENO);
 }
 
 Announcer::Announcer(const Plan& plan, Output& output)
-    : plan_(plan), output_(output), since_(Clock::now()), next_line_(later(since_, 500ms)) {}
+    : plan_(plan),
+      output_(output),
+      wait_line_(
+          redraws(plan), Clock::now(), [&output](std::string text) { output.raw(std::move(text)); },
+          [&output](const std::string& line) { output.inform(line); }) {}
 
 void Announcer::inform(std::string_view what) {
   output_.inform(fmt::format("{}: {}", output_.key(), what));
@@ -117,7 +101,7 @@ void Announcer::report(KeeperEvent& e, const Policy& policy, Deadline now) {
       },
       [&](event::KeeperLost& lost) { reason_ = std::move(lost.why); },
       [&](event::WaitEnded& ended) {
-        clear_line();
+        wait_line_.clear();
         output_.error(ended.message);
       },
       [&](event::ReleaseDone& done) {
@@ -211,7 +195,7 @@ void Announcer::sends_end(int signal) {
 }
 
 void Announcer::watched_ended() {
-  clear_line();
+  wait_line_.clear();
   inform("the process of --watch-pid has ended");
 }
 
@@ -233,7 +217,7 @@ void Announcer::exit(const Outcome& outcome) {
 }
 
 void Announcer::say(Note note, const std::vector<pid_t>& members, Deadline now) {
-  clear_line();
+  wait_line_.clear();
   switch (note) {
     case Note::busy:
     case Note::silent: return wait_is_over(note == Note::busy, now);
@@ -270,13 +254,10 @@ void Announcer::say(Note note, const std::vector<pid_t>& members, Deadline now) 
 
 void Announcer::still_waiting(const Waiting& waiting, Deadline now) {
   if (waiting.sent_at > Deadline{}) failing_since_ = no_deadline;
-  if (failing_since_ != no_deadline || now < next_line_ || plan_.say.quiet) return;
+  if (failing_since_ != no_deadline || !wait_line_.due(now) || plan_.say.quiet) return;
   show(output_.held_line(waiting.holder, waiting.why),
-       plan_.traits.fifo ? fmt::format(" (position {})", waiting.ahead + 1) : "");
-  next_line_ = terminal_    ? later(now, 1s)
-               : lines_ < 3 ? later(since_, said_again[lines_])
-                            : no_deadline;
-  ++lines_;
+       plan_.traits.fifo ? fmt::format("(position {})", waiting.ahead + 1) : "");
+  wait_line_.said(now);
 }
 
 // The store, or its reply is malformed. Reported once that has lasted for 2 s; again each second on
@@ -285,21 +266,11 @@ void Announcer::unreachable(const std::string& why, Deadline now) {
   failing_since_ = std::min(failing_since_, now);
   if (now < later(failing_since_, 2s) || now < next_failing_ || plan_.say.quiet) return;
   show(why);
-  next_failing_ = later(now, terminal_ ? Duration{1s} : Duration{10min});
+  next_failing_ = later(now, wait_line_.redrawn() ? Duration{1s} : Duration{10min});
 }
 
 void Announcer::show(const std::string& why, const std::string& position) {
-  const std::string until = plan_.wait ? " up to " + format_duration(*plan_.wait) : "";
-  const std::string line = fmt::format("{}; waiting{}{}", why, until, position);
-  terminal_ = redraws(plan_);
-  if (!terminal_) return output_.inform(line);
-  output_.raw("\r" + fitted("dlock: " + line, columns()) + "\033[K");
-  drawn_ = true;
-}
-
-void Announcer::clear_line() {
-  if (drawn_) output_.raw("\r\033[K");
-  drawn_ = false;
+  wait_line_.show({why, plan_.wait ? "up to " + format_duration(*plan_.wait) : "", position});
 }
 
 // `busy` with the holder, if the store named it recently (CLI: --op-timeout and a second).

@@ -4,20 +4,15 @@
 #include <vector>
 #include "run/output.hpp"
 #include "run/policy.hpp"
+#include "run/wait_line.hpp"
 
 namespace dlock::run {
 
-// Whether the line of a wait is drawn again and again, so that news is wanted each second. If not,
-// it comes again after these times.
+// Whether the line of a wait is drawn again and again, so that news is wanted each second.
 bool redraws(const Plan&);
-inline constexpr Duration said_again[] = {std::chrono::minutes{1}, std::chrono::minutes{10},
-                                          std::chrono::hours{1}};
 
 // Informs the user about one lock and its job: messages, status lines and history. The Supervisor
 // passes it what happens and what Policy says; it decides nothing, and none of its calls blocks.
-//
-// Of a wait, and its holder, it says nothing for 500 ms, then one line. On a terminal that line is
-// redrawn each second; elsewhere it comes again at 1 min, 10 min and 1 h only.
 class Announcer {
  public:
   Announcer(const Plan&, Output&);
@@ -35,7 +30,7 @@ class Announcer {
   void program_ended(const ProgramEnded&);
   void job_is_dead();
   void exit(const Outcome&);
-  void clear_line();  // of the terminal, before other output
+  void clear_line() { wait_line_.clear(); }  // before other output
 
  private:
   // About the key.
@@ -54,10 +49,8 @@ class Announcer {
   Output& output_;
 
   // The wait.
-  const Deadline since_;
-  Deadline next_line_;
-  int lines_ = 0;
-  bool terminal_ = false, drawn_ = false, said_waiting_ = false;
+  WaitLine wait_line_;
+  bool said_waiting_ = false;
   // no_deadline: the last report was an answer
   Deadline failing_since_ = no_deadline, next_failing_{};
   Waiting answer_{};  // the last one that the store gave

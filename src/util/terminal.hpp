@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <sys/ioctl.h>
 #include <unistd.h>
+#include <cstdlib>
+#include <string_view>
 
 namespace dlock {
 
@@ -9,6 +12,24 @@ namespace dlock {
 inline bool in_the_background(int terminal) noexcept {
   const pid_t foreground = ::tcgetpgrp(terminal);  // none: it is no terminal of ours, or hung up
   return foreground >= 0 && foreground != ::getpgrp();
+}
+
+// Whether a line that was written there can be drawn again.
+inline bool can_redraw(int fd) noexcept {
+  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
+  return ::isatty(fd) != 0 && term && std::string_view(term) != "dumb";
+}
+
+struct TerminalSize {
+  unsigned rows = 24, columns = 80;  // where the terminal does not say
+};
+inline TerminalSize terminal_size(int fd) noexcept {
+  TerminalSize size;
+  winsize said{};
+  if (::ioctl(fd, TIOCGWINSZ, &said) != 0) return size;
+  if (said.ws_row > 0) size.rows = said.ws_row;
+  if (said.ws_col > 0) size.columns = said.ws_col;
+  return size;
 }
 
 }  // namespace dlock

@@ -8,13 +8,13 @@ class Terminal(harness.Run):
     """A program that leads the session of a terminal, which echoes nothing. `out` is what this has
     shown."""
 
-    def __init__(self, test, *words, env=None, **more):
+    def __init__(self, test, *words, env=None, columns=120, **more):
         self.master, slave = os.openpty()
         test.addCleanup(self.hang_up)
         modes = termios.tcgetattr(slave)
         modes[3] &= ~termios.ECHO
         termios.tcsetattr(slave, termios.TCSANOW, modes)
-        termios.tcsetwinsize(slave, (24, 120))
+        termios.tcsetwinsize(slave, (24, columns))
         self.text, self.found = "", 0
         self.mark = f"MARK_OF_TERMINAL={slave}.{harness.Run.number}/"
         super().__init__(test, *words, stdin=slave, stdout=slave, stderr=slave,

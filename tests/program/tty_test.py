@@ -281,5 +281,31 @@ class Shown(Case):
         run.shows("\r\x1b[K").shows("granted").end(0)
         run.not_shown("waiting")
 
+    def test_line_of_a_wait_in_80_columns(self):
+        """It loses whole words, and never the name of the holder."""
+        self.env["TERM"] = "xterm"
+        held = self.hold_by_input("k", "--reason", "the report of november, which ana wants to see")
+        run = Terminal(self, "run", "--key", "k", "-w", "1h", "--", "echo", "granted", columns=80)
+        line = re.search(r"\r(dlock: [^\r\x1b]*)\x1b\[K", run.shows("\x1b[K").out)[1]
+        self.assertRegex(line, rf"\Adlock: k is held by [^ ]*:{held.pid}\b.*\.\.\.; "
+                         r"waiting \(position 1\)\Z")
+        self.assertLess(len(line), 80)
+        held.process.stdin.close()
+        run.shows("granted").end(0)
+
+    def test_line_of_a_revoke(self):
+        """release --revoke --wait is a wait, too: who was asked, then who still holds the lock."""
+        self.env["TERM"] = "xterm"
+        held = self.hold_by_stubborn_job("k", "-k", "1h")
+        run = Terminal(self, "release", "--key", "k", "--revoke", "--wait", "1h")
+        run.shows(f":{held.pid} (").shows("to stop; it hears of it at once\r\n")
+        for _ in range(2):
+            run.shows("\rdlock: ").shows(f":{held.pid} (")
+            run.shows("was asked to stop, and still holds k after ").shows("; waiting up to 1h")
+            run.shows("\x1b[K")
+        held.send(signal.SIGKILL).end(-9)
+        run.shows("\r\x1b[K").end(0)
+        run.not_shown("dlock")
+
 
 harness.main()

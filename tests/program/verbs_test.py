@@ -263,9 +263,22 @@ class Revoke(Case):
         self.until_free("k")
         held = self.hold_by_stubborn_job("k", "-k", "300ms")
         done = self.dlock(*self.revoke("20s"))
-        self.assertRegex(done.out + done.err, rf"\A{asked.format(held.pid)}\Z")
+        self.assertRegex(done.out + done.err, rf"\A{asked.format(held.pid)}"
+                         r"(dlock: .*; waiting up to 20s\n)?\Z")
         self.is_free("k")
         held.end(122)
+
+    def test_long_wait(self):
+        """It says who still holds the lock, once, as run does; nothing with -q."""
+        held = self.hold_by_stubborn_job("k", "-k", "1h")
+        waits = self.start(*self.revoke("1h")).says("; waiting up to 1h\n")
+        self.assertRegex(waits.err, rf"\Adlock: k: asked .*\ndlock: {HOST}:{held.pid} \(.*\) was "
+                         r"asked to stop, and still holds k after [0-9.]+m?s; waiting up to 1h\n\Z")
+        quiet = self.dlock(*self.revoke("2s"), "-q", wanted=75)
+        self.assertEqual("", quiet.err)
+        held.send(signal.SIGKILL).end(-9)
+        waits.end(0)
+        self.assertEqual(2, waits.err.count("\n"))
 
     def test_record_lost(self):
         """A record that was lost is no end of a job."""
