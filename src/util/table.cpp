@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "util/table.hpp"
 #include <algorithm>
-#include <string_view>
 
 namespace dlock {
 namespace {
-
-std::size_t width(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
 
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
@@ -20,6 +14,11 @@ std::string csv_field(const std::string& text) {
 
 }  // namespace
 
+std::size_t columns_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
 std::string aligned(const std::vector<Row>& rows, TableOf of) {
   const bool figures = of == TableOf::figures;
   const auto padded = [&](const Row& row, std::size_t i) { return figures || i + 1 < row.size(); };
@@ -27,12 +26,12 @@ std::string aligned(const std::vector<Row>& rows, TableOf of) {
   for (const Row& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i)
-      if (padded(row, i)) widths[i] = std::max(widths[i], width(row[i]));
+      if (padded(row, i)) widths[i] = std::max(widths[i], columns_of(row[i]));
   }
   std::string text;
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(padded(row, i) ? widths[i] - width(row[i]) : 0, ' ');
+      const std::string padding(padded(row, i) ? widths[i] - columns_of(row[i]) : 0, ' ');
       if (i > 0) text += "  ";
       text += figures && i > 0 ? padding + row[i] : row[i] + padding;
     }

@@ -3,6 +3,7 @@
 import os, pwd, re, signal, socket
 import harness
 from harness import FAKE, kill, read, write
+from pseudoterminal import Terminal
 
 HOST = re.escape(socket.gethostname())
 USER = pwd.getpwuid(os.getuid()).pw_name
@@ -51,7 +52,7 @@ class Table(Case):
         self.dlock("release", "--key", "free", "--handle", self.acquired("--key", "free"))
         self.assertView(["free +free +- +- +- +- +- +[0-9]+ +0 +-",
                          rf"held +held +exclusive +{HOST}:[0-9]+ \({USER}\) +[0-9:]{{8}} "
-                         r"+[0-9.ms]+ +[0-9msh]+ +[0-9]+ +0 +INC-812 ana",
+                         r"+\? +[0-9msh]+ +[0-9]+ +0 +INC-812 ana",
                          "2 keys, 1 held, 0 waiting"])
         self.listed("held\n", "--held", "-o", "key")
         self.listed("", "--stale", "-o", "key")
@@ -100,7 +101,7 @@ class Table(Case):
         self.acquired("--key", 'a,"b"', "--ttl", "1h", "--reason", "x,y")
         lines = self.view("--csv", "-o", "KEY,AGE,LEASE,ASKED,REASON").lines
         self.assertEqual("KEY,AGE_MS,LEASE_MS,ASKED,REASON", lines[0])
-        self.assertRegex(lines[1], rf'\A"a,""b""",[0-9]+,[0-9]{{7}},{TIME},"x,y"\Z')
+        self.assertRegex(lines[1], rf'\A"a,""b""",\?,[0-9]{{7}},{TIME},"x,y"\Z')
         self.listed("never,free,,,,,,0,0,\n", "--csv", "never")
         self.listed(",never\n", "--csv", "never", "-o", "HOLDER,KEY")
 
@@ -111,7 +112,7 @@ class Table(Case):
         for wanted, names in (
                 ("backend complete holders key last_run last_start mode notes state token waiters",
                  seen), ("family recipe scheme where", seen["backend"]),
-                ("age_ms asked_at attached command held_ms host id kept_by lease_remaining_ms "
+                ("age_ms asked_at attached command host id kept_by lease_remaining_ms "
                  "limit mode pid reason revoked slot token user vanished", seen["holders"][0]),
                 ("backend complete keys", self.inspected())):
             self.assertEqual(wanted, " ".join(sorted(names)))
@@ -287,6 +288,29 @@ class View(Case):
         write("locks/k/started", "other\n")  # JSON says why it is not known
         self.assertJson((None, False, "is not what this version of dlock writes"), lambda j: (
             j["last_start"], j["complete"], j["error"][-40:]), "k")
+
+
+class Watch(Case):
+    """inspect --watch at a terminal."""
+
+    def heading(self, columns, *words):
+        run = Terminal(self, "inspect", "--watch=1h", *words, columns=columns)
+        run.shows("q ends it").shows("KEY ").shows("1 key")
+        heading = re.search("KEY .*", run.out)[0]
+        run.type("q").end(0)
+        return re.findall("[A-Z]+", heading.split("\x1b")[0])
+
+    def test_80_columns(self):
+        """The token goes first; waiters and reason stay, and what --columns names."""
+        self.env["TERM"] = "xterm"
+        self.acquired("--key", "nightly", "--reason", "report")
+        every = "KEY STATE MODE HOLDER ASKED AGE LEASE TOKEN WAIT REASON".split()
+        self.assertEqual(every, self.heading(200))
+        short = self.heading(80)
+        self.assertEqual([one for one in every if one in short], short)
+        self.assertNotIn("TOKEN", short)
+        self.assertEqual(["WAIT", "REASON"], short[-2:])
+        self.assertEqual(["KEY", "TOKEN"], self.heading(20, "-o", "KEY,TOKEN"))
 
 
 class Unknown(Case):

@@ -12,6 +12,7 @@
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "util/secret_file.hpp"
+#include "util/terminal.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -90,7 +91,7 @@ Result<Found> find(const Options& o, const OpenStore& opened, const Trace& trace
 
 // One key in full asks once more where the recipe notes starts, if there is any record of the key.
 std::string shown(const Options& o, const OpenStore& opened, const Columns& columns,
-                  const Found& found) {
+                  const Found& found, std::size_t width = SIZE_MAX) {
   if (found.key && !o.csv && (o.json || !as_row(o))) {
     const KeyView& k = found.keys.front();
     const bool known = k.fence != 0 || !k.holders.empty() || k.noted_start;
@@ -99,7 +100,7 @@ std::string shown(const Options& o, const OpenStore& opened, const Columns& colu
     return o.json ? json_of_key(k, opened, starts) : text_of_key(k, opened, starts);
   }
   return o.json && !o.csv ? json_of_list(found.keys, opened, found.unread)
-                          : table_of(found.keys, columns, o);
+                          : table_of(found.keys, columns, o, width);
 }
 
 // The store cannot be reached: the state is unknown, which is not the same as free.
@@ -160,7 +161,7 @@ Frame frame(const Options& o, const OpenStore& opened, const Columns& columns, b
   if (found->key) found->unread.clear();  // its state says it
   Options as = o;
   as.json = !redraw;
-  std::string text = shown(as, opened, columns, *found);
+  std::string text = shown(as, opened, columns, *found, terminal_size(STDOUT_FILENO).columns);
   if (redraw) {
     text = fmt::format("{}, every {}; q ends\n\n{}", printable(opened.backend->where()),
                        format_duration(*o.watch), text);
@@ -181,7 +182,7 @@ Result<run::Outcome> command_inspect(const Options& o) {
   if (o.operand && parse_duration(*o.operand))
     say_warning(fmt::format("this watches the key {}; a time is --watch={}", quoted(*o.operand),
                             printable(*o.operand)));
-  const bool redraw = terminal_on_stdout() && !o.json;
+  const bool redraw = can_redraw(STDOUT_FILENO) && !o.json;
   TRY_VOID(watch(*o.watch, redraw, [&] { return frame(o, opened, columns, redraw); }));
   return ended(status_ok);
 }

@@ -2,6 +2,7 @@
 // What inspect prints. Text from others (keys, names, reasons) goes through printable(). Unknown
 // values are "?", in JSON null; an unknown state is "unknown" there.
 #pragma once
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -34,8 +35,10 @@ struct Column {
 using Columns = std::vector<const Column*>;
 // Errc::usage (or config, by the source of the name) lists the known ones.
 Result<Columns> choose_columns(const Options&);
-// With --csv for programs: RFC 3339, milliseconds, empty if absent.
-std::string table_of(const std::vector<KeyView>&, const Columns&, const Options&);
+// With --csv for programs: RFC 3339, milliseconds, empty if absent. A table that is wider than
+// `width` loses columns that --columns does not name, the token first.
+std::string table_of(const std::vector<KeyView>&, const Columns&, const Options&,
+                     std::size_t width = SIZE_MAX);
 std::string table_of_unknown(const Key&, const Columns&, const Options&);
 
 // inspect --doctor: what the backend found out about its store.

@@ -33,7 +33,6 @@ void add(Json& to, const Identity& i) {
   to["user"] = text_or_null(i.user_name());
   to["reason"] = text_or_null(i.reason);
   to["asked_at"] = i.since > 0 ? Json(run::utc(i.since)) : Json(nullptr);
-  to["age_ms"] = milliseconds_or_null(age(i));
 }
 
 // null: the process that took it, or unknown.
@@ -61,8 +60,8 @@ Json of(const KeyView& k, const HolderView& h) {
   Json j{{"id", printable(h.id)}, {"mode", mode_name(h.mode)}, {"token", h.token}};
   j["slot"] = h.mode == Mode::permit ? Json(h.slot) : Json(nullptr);
   add(j, h.who);
+  j["age_ms"] = milliseconds_or_null(h.held);
   j["command"] = text_or_null(h.who.command);
-  j["held_ms"] = milliseconds_or_null(h.held);
   j["attached"] = h.attached;
   j["kept_by"] = kept_by(k, h);
   j["program_ended"] = h.who.ended && !remains(k, h) ? of(*h.who.ended) : Json(nullptr);
@@ -75,6 +74,7 @@ Json of(const KeyView& k, const HolderView& h) {
 Json of(const WaiterView& w) {
   Json j{{"id", printable(w.id)}, {"mode", mode_name(w.mode)}};
   add(j, w.who);
+  j["age_ms"] = milliseconds_or_null(age(w.who));
   return j;
 }
 

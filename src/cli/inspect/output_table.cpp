@@ -43,6 +43,9 @@ std::string notes(const KeyView& k, bool) {
 
 constexpr bool usual = true, unusual = false, perhaps = false;
 
+// Of a table that is too wide for a terminal, one after the other.
+constexpr std::string_view first_to_go[] = {"TOKEN", "MODE", "ASKED"};
+
 constexpr Column all_columns[] = {
     {"KEY", usual, "/key"},
     {"STATE", usual, "", state},
@@ -56,7 +59,6 @@ constexpr Column all_columns[] = {
     {"SLOT", unusual, "/holders/0/slot"},
     {"ASKED", usual, "/holders/0/asked_at", nullptr, perhaps},
     {"AGE", usual, "/holders/0/age_ms", nullptr, perhaps},
-    {"SINCE", unusual, "/holders/0/held_ms", nullptr, perhaps},
     {"LEASE", usual, "/holders/0/lease_remaining_ms"},
     {"TOKEN", usual, "", token},
     {"WAIT", usual, "", waiters},
@@ -122,6 +124,22 @@ std::string summary(const std::vector<KeyView>& keys) {
                      held, waiters);
 }
 
+// --columns names it.
+bool named(const Options& o, std::string_view column) {
+  std::string_view names = o.columns;
+  if (names.starts_with('+')) names.remove_prefix(1);
+  else if (!names.empty()) return true;  // no other column is there
+  while (!names.empty())
+    if (lower(next_part(names, ',')) == lower(column)) return true;
+  return false;
+}
+
+std::size_t widest_line(std::string_view text) {
+  std::size_t widest = 0;
+  while (!text.empty()) widest = std::max(widest, columns_of(next_part(text, '\n')));
+  return widest;
+}
+
 std::string printed(std::vector<Row> rows, const Columns& columns, const Options& o) {
   if (!o.no_heading) rows.insert(rows.begin(), headings(columns, o.csv));
   if (!o.csv) return aligned(rows);
@@ -163,10 +181,22 @@ Result<Columns> choose_columns(const Options& o) {
   return chosen;
 }
 
-std::string table_of(const std::vector<KeyView>& keys, const Columns& columns, const Options& o) {
-  std::vector<Row> rows;
-  for (const KeyView& k : keys) rows.push_back(cells(k, columns, o.csv));
-  return printed(std::move(rows), columns, o) + (o.csv || o.no_heading ? "" : summary(keys));
+std::string table_of(const std::vector<KeyView>& keys, const Columns& columns, const Options& o,
+                     std::size_t width) {
+  Columns shown = columns;
+  const auto table = [&] {
+    std::vector<Row> rows;
+    for (const KeyView& k : keys) rows.push_back(cells(k, shown, o.csv));
+    return printed(std::move(rows), shown, o);
+  };
+  std::string text = table();
+  for (const std::string_view name : first_to_go) {
+    if (widest_line(text) <= width) break;
+    if (named(o, name)) continue;
+    std::erase_if(shown, [&](const Column* c) { return c->name == name; });
+    text = table();
+  }
+  return text + (o.csv || o.no_heading ? "" : summary(keys));
 }
 
 std::string table_of_unknown(const Key& key, const Columns& columns, const Options& o) {

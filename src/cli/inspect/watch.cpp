@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/inspect/watch.hpp"
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <termios.h>
 #include <unistd.h>
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include "cli/say.hpp"
 #include "core/text.hpp"
 #include "util/fd.hpp"
@@ -55,13 +52,12 @@ class Screen {
 
   // As much of it as fits; wrapped lines would scroll the first ones out.
   static std::string fitted(std::string_view text) {
-    winsize size{};
-    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) size = {24, 80, 0, 0};
+    const TerminalSize size = terminal_size(STDOUT_FILENO);
     std::string out = "\033[H";
-    for (unsigned row = 0; row + 1 < size.ws_row && !text.empty(); ++row) {
+    for (unsigned row = 0; row + 1 < size.rows && !text.empty(); ++row) {
       const std::string_view line = next_part(text, '\n');
       std::size_t bytes = 0;
-      for (unsigned column = 0; bytes < line.size() && column < size.ws_col; ++column) {
+      for (unsigned column = 0; bytes < line.size() && column < size.columns; ++column) {
         ++bytes;
         while (bytes < line.size() && (static_cast<unsigned char>(line[bytes]) & 0xC0) == 0x80)
           ++bytes;
@@ -78,11 +74,6 @@ class Screen {
 };
 
 }  // namespace
-
-bool terminal_on_stdout() {
-  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
-  return ::isatty(STDOUT_FILENO) != 0 && term && std::strcmp(term, "dumb") != 0;
-}
 
 Result<void> watch(Duration every, bool redraw, const std::function<Frame()>& frame) {
   sigset_t mine, before;

@@ -18,6 +18,4 @@ struct Frame {
 // always returns something to show.
 Result<void> watch(Duration every, bool redraw, const std::function<Frame()>& frame);
 
-bool terminal_on_stdout();
-
 }  // namespace dlock::cli

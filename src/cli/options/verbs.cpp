@@ -45,8 +45,8 @@ constexpr VerbInfo table[] = {
      "dlock fence --state /var/lib/site.fence --token \"$DLOCK_TOKEN\" -- deploy"},
     {Verb::inspect, "inspect", "[OPTION...] [K | PATTERN]", "show holders and waiters",
      "Shows one key, the keys that match a PATTERN of the shell ('svc-*'), or every key of the "
-     "backend. ASKED and AGE tell when the holder asked for the lock, by the clock of its host; "
-     "SINCE when it got it, where the store keeps that; LEASE is the time left until the lock ends "
+     "backend. ASKED tells when the holder asked for the lock, by the clock of its host; AGE how "
+     "long it has held it, where the store keeps that; LEASE is the time left until the lock ends "
      "without a renewal.",
      "dlock inspect nightly"},
     {Verb::bench, "bench", "[OPTION...]", "measure and compare backends and recipes",

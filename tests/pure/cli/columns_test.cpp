@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include "cli/inspect/key_state.hpp"
 #include "cli/inspect/output.hpp"
 
@@ -26,7 +27,7 @@ TEST_CASE("the columns of inspect: all usual ones, added ones, or exactly those 
   CHECK(usual == "KEY,STATE,MODE,HOLDER,ASKED,AGE,LEASE,TOKEN,WAIT,REASON");
   CHECK(chosen("TOKEN,KEY") == "TOKEN,KEY");
   CHECK(chosen("token,Key,TOKEN") == "TOKEN,KEY");  // in any case, each once
-  CHECK(chosen("+SINCE") == usual + ",SINCE");
+  CHECK(chosen("+SLOT") == usual + ",SLOT");
   CHECK(chosen("+KEY") == usual);
 }
 
@@ -48,4 +49,52 @@ TEST_CASE("a free key shows a dash to people and an empty field to programs") {
   o.csv = o.no_heading = true;
   const auto columns = choose_columns(o).value();
   CHECK(table_of({free}, columns, o) == "k,,,\n");
+}
+
+TEST_CASE("a table that is too wide loses the token first, never the waiters and the reason") {
+  KeyView k = free_key(Key::parse("nightly-backup").value());
+  HolderView& h = k.holders.emplace_back();
+  h.token = 1'795'893'794'599'463;
+  h.held = h.remaining = std::chrono::minutes{31};
+  h.who.host = "db3.example.com";
+  h.who.pid = 41223;
+  h.who.user = "backup";
+  h.who.reason = "the report";
+  const auto head = [&](std::size_t width, std::string_view columns = {}) {
+    Options o;
+    o.verb = Verb::inspect;
+    o.columns = columns;
+    const std::string text = table_of({k}, choose_columns(o).value(), o, width);
+    std::string names;
+    bool apart = false;
+    for (const char c : text.substr(0, text.find('\n'))) {
+      if (c != ' ' && apart) names += ' ';
+      apart = c == ' ';
+      if (!apart) names += c;
+    }
+    return names;
+  };
+  const std::string all = "KEY STATE MODE HOLDER ASKED AGE LEASE TOKEN WAIT REASON";
+  CHECK(head(SIZE_MAX) == all);
+  CHECK(head(132) == all);
+  CHECK(head(110) == "KEY STATE MODE HOLDER ASKED AGE LEASE WAIT REASON");
+  CHECK(head(80) == "KEY STATE HOLDER AGE LEASE WAIT REASON");
+  CHECK(head(20) == "KEY STATE HOLDER AGE LEASE WAIT REASON");
+  CHECK(head(80, "+token") == "KEY STATE HOLDER AGE LEASE TOKEN WAIT REASON");
+  CHECK(head(20, "KEY,TOKEN,MODE") == "KEY TOKEN MODE");
+}
+
+TEST_CASE("AGE counts from the grant, and is unknown where only the request is known") {
+  KeyView k = free_key(Key::parse("k").value());
+  HolderView& h = k.holders.emplace_back();
+  h.who.host = "h";
+  h.who.since = wall_micros() - 3'600'000'000;
+  Options o;
+  o.verb = Verb::inspect;
+  o.columns = "AGE";
+  o.csv = o.no_heading = true;
+  const auto columns = choose_columns(o).value();
+  CHECK(table_of({k}, columns, o) == "?\n");
+  h.held = std::chrono::minutes{1};
+  CHECK(table_of({k}, columns, o) == "60000\n");
 }
