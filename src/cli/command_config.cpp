@@ -3,6 +3,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <algorithm>
+#include <bit>
+#include <map>
+#include <utility>
+#include <vector>
 #include "cli/command.hpp"
 #include "cli/options/option_table.hpp"
 #include "cli/options/verbs.hpp"
@@ -42,10 +46,37 @@ std::string_view preset(const Option& o) {
   return o.argument ? "none" : "false";
 }
 
-// Every option that can be in a file, with its value and source, as TOML; comments show defaults.
-// Passwords in URLs are redacted; no secret file is read.
+// The commands that read an option of this name.
+Verbs readers(std::string_view name) {
+  Verbs all = 0;
+  for (const Option& row : option_table())
+    if (row.twin && name == row.name) all |= row.verbs;
+  return all & ~bit(Verb::config);
+}
+
+// "run, acquire and fence", "all commands but fence"
+std::string commands(Verbs wanted) {
+  std::vector<std::string_view> in, out;
+  for (const VerbInfo& v : verbs())
+    if (v.verb != Verb::config) ((wanted & bit(v.verb)) != 0 ? in : out).push_back(v.name);
+  if (out.size() < 2)
+    return out.empty() ? "all commands" : fmt::format("all commands but {}", out.front());
+  std::string text;
+  for (const std::string_view& name : in)
+    text += fmt::format("{}{}",
+                        &name == in.data()    ? ""
+                        : &name == &in.back() ? " and "
+                                              : ", ",
+                        name);
+  return text;
+}
+
+// Every option that can be in a file, as TOML: first those that are set, with value and source,
+// then in comments the others with their defaults, those that most commands read first. Passwords
+// in URLs are redacted; no secret file is read.
 std::string config_text(const Options& o) {
   std::string text;
+  std::map<Verbs, std::string> unset;  // by the commands that read it
   if (!o.backend_required_by.empty())
     text += fmt::format("require-backend = true  # {}\n", o.backend_required_by);
   for (const Option& row : option_table()) {
@@ -53,10 +84,18 @@ std::string config_text(const Options& o) {
     const auto set = std::find_if(o.values.begin(), o.values.end(),
                                   [&](const Given& g) { return g.option == &row; });
     const bool required = !o.backend_required_by.empty() && std::string_view(row.name) == "backend";
-    if (set == o.values.end())
-      text += fmt::format("# {} = {}\n", row.name, required ? "none, and required" : preset(row));
-    else text += fmt::format("{} = {}  # {}\n", row.name, shown(*set), source(*set));
+    if (set != o.values.end())
+      text += fmt::format("{} = {}  # {}\n", row.name, shown(*set), source(*set));
+    else
+      unset[readers(row.name)] +=
+          fmt::format("# {} = {}\n", row.name, required ? "none, and required" : preset(row));
   }
+  std::vector<std::pair<Verbs, std::string>> groups(unset.begin(), unset.end());
+  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+    return std::popcount(a.first) > std::popcount(b.first);
+  });
+  for (const auto& [of, lines] : groups)
+    text += fmt::format("{}# not set, of {}:\n{}", text.empty() ? "" : "\n", commands(of), lines);
   return text;
 }
 

@@ -77,11 +77,29 @@ class Configuration(harness.Case):
                      "nonblock = false  # DLOCK_NONBLOCK", 'foreground = "no"  # DLOCK_FOREGROUND',
                      "# max-hold = 1h"):
             self.assertIn(line, done.lines)
-        names = [re.sub("^# ", "", line).split(" = ")[0] for line in done.lines]
+        names = re.findall("(?m)^(?:# )?([a-z-]+) = ", done.out)
         self.assertEqual(sorted(set(names)), sorted(names))
         self.write("made.toml", *(line for line in done.lines
                                   if not re.match("(ops|duration|backend) ", line)))
         self.assertIn('wait = "3m"', self.shown("--config", "made.toml"))
+
+    def test_order(self):
+        """config shows first what is set, then the defaults, by the commands that read them."""
+        done = self.dlock("config", env={"DLOCK_WAIT": "3m", "DLOCK_CLIENTS": "2"})
+        parts = done.out.split("\n\n")
+        self.assertEqual(['wait = "3m"  # DLOCK_WAIT', 'clients = "2"  # DLOCK_CLIENTS',
+                          f'backend = "file://{self.locks}"  # DLOCK_BACKEND'],
+                         parts[0].splitlines())
+        heads = [part.splitlines()[0] for part in parts[1:]]
+        self.assertEqual(["# not set, of all commands:", "# not set, of all commands but fence:"],
+                         heads[:2])
+        for head, name in (("all commands but fence", "ttl"),
+                           ("run, acquire and fence", "nonblock"),
+                           ("run and acquire", "lock-delay"), ("run", "on-lost"),
+                           ("acquire", "max-hold"), ("inspect", "columns"), ("bench", "duration")):
+            part = parts[1 + heads.index(f"# not set, of {head}:")]
+            self.assertRegex(part, f"(?m)^# {name} = ")
+            self.assertNotRegex(part, "(?m)^[^#]")
 
     def test_option_of_another_command(self):
         """In the file it is ignored."""

@@ -55,9 +55,9 @@ constexpr VerbInfo table[] = {
      "lock: then it says FAIL and exits with 1. It removes what it wrote.",
      "dlock bench -b file: -b redis://lock1 --scenario handoff"},
     {Verb::config, "config", "[OPTION...]", "show every value and where it comes from",
-     "Prints every option that a variable or a configuration file can set, with its value and "
-     "where that comes from; in comments those that are not set, with their defaults. Asks no "
-     "backend.",
+     "Prints every option that a variable or a configuration file can set: first those that are "
+     "set, each with its value and where that comes from; then in comments the others with their "
+     "defaults, by the commands that read them. Asks no backend.",
      "dlock config --profile batch"},
 };
 
