@@ -251,6 +251,8 @@ Result<Report> Bench::run() {
     if (stopped()) break;
   }
   Report report;
+  report.began = wall_micros();
+  report.host = this_host();
   Result<void> done;
   if (!stopped()) {
     done = measure_all(report);

@@ -54,7 +54,7 @@ std::string grouped(double number) {
 std::string short_time(Nanoseconds n) {
   const double ns = static_cast<double>(n.count());
   if (ns < 999.5) return fmt::format("{:.0f}ns", ns);
-  if (ns < 999.5e3) return three(ns / 1e3) + "us";
+  if (ns < 999.5e3) return three(ns / 1e3) + "µs";
   if (ns < 999.5e6) return three(ns / 1e6) + "ms";
   return three(ns / 1e9) + "s";
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 #include "bench/histogram.hpp"
+#include "bench/host.hpp"
 #include "bench/ledger.hpp"
 #include "bench/scenario.hpp"
 
@@ -60,7 +61,11 @@ struct Figures : Ledger::Tally {
 };
 
 struct Report {
+  std::int64_t began = 0;  // microseconds since 1970
+  Host host;
   std::vector<Figures> runs;  // by scenario, then by target, in the order asked for
+  // each backend with the versions of its servers, where they say it
+  std::vector<std::string> servers;
   std::vector<std::string> notes;
   std::vector<std::string> left;  // what could not be removed
   int signal = 0;                 // ended early by it
@@ -70,7 +75,7 @@ struct Report {
 
 // "41 210", "590", "3.4": three digits or more, thousands apart
 std::string grouped(double number);
-std::string short_time(Nanoseconds n);  // "92us", "1.21ms", "4.50s": three digits
+std::string short_time(Nanoseconds n);  // "92.0µs", "1.21ms", "4.50s": three digits
 std::string ratio(double r);            // "4.2", "13", "1.0"
 
 constexpr double in_us(Nanoseconds n) noexcept { return static_cast<double>(n.count()) / 1000; }

@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: tables, and charts as inline SVG that take their colours from the reader's light or
-// dark preference.
+// The page: tables, and charts that take their colours from the reader's light or dark preference.
+// Bars are HTML, curves inline SVG.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include "bench/report.hpp"
 
 namespace dlock::bench {
 namespace {
 
-// of the plot in a view box of 700 x 260
-constexpr double left = 64, right = 690, top = 12, bottom = 220;
+// of the plot in a view box of 480 x 250
+constexpr double left = 62, right = 466, top = 12, bottom = 206;
 
 constexpr std::string_view style = R"css(
-:root{color-scheme:light dark;--bg:#fcfcfb;--fg:#1d2329;--dim:#5c6670;--line:#d8dde2;--c0:#0b62b5;--c1:#b3430a;--c2:#1a7a3c;--c3:#7a3fb0;--c4:#946a00;--c5:#a8265e;--c6:#0a7d83;--c7:#555}
-@media(prefers-color-scheme:dark){:root{--bg:#14181c;--fg:#e4e8ec;--dim:#98a3ad;--line:#343c44;--c0:#6fb3f5;--c1:#f59b63;--c2:#6fcf8f;--c3:#c39bf0;--c4:#e0bb4f;--c5:#f286b4;--c6:#5fd0d6;--c7:#aaa}}
+:root{color-scheme:light dark;--bg:#fcfcfb;--fg:#1d2329;--dim:#5c6670;--line:#d8dde2;--good:#1a7a3c;--bad:#b3200a;--c0:#0b62b5;--c1:#b3430a;--c2:#1a7a3c;--c3:#7a3fb0;--c4:#946a00;--c5:#a8265e;--c6:#0a7d83;--c7:#555}
+@media(prefers-color-scheme:dark){:root{--bg:#14181c;--fg:#e4e8ec;--dim:#98a3ad;--line:#343c44;--good:#6fcf8f;--bad:#ff8a73;--c0:#6fb3f5;--c1:#f59b63;--c2:#6fcf8f;--c3:#c39bf0;--c4:#e0bb4f;--c5:#f286b4;--c6:#5fd0d6;--c7:#aaa}}
 body{font:15px/1.5 system-ui,sans-serif;background:var(--bg);color:var(--fg);margin:0 auto;padding:1rem;max-width:76rem}
-h1{font-size:1.3rem}h2{font-size:1.1rem;margin-top:2.2rem}h3{font-size:.95rem;margin:.5rem 0 0;font-weight:600}
-.dim{color:var(--dim)}.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;white-space:nowrap}
+h1{font-size:1.3rem}h2{font-size:1.1rem;margin-top:2.2rem}h3{font-size:.95rem;margin:.5rem 0 .3rem;font-weight:600}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;white-space:nowrap}
 th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line)}th:first-child,td:first-child{text-align:left}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem}
-svg{width:100%;height:auto;display:block}svg text{fill:var(--dim);font:11px system-ui,sans-serif}
+.groups th{border:0;padding-bottom:0}.groups th[colspan]{text-align:center;color:var(--dim)}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem 2rem}
+.bars{display:grid;grid-template-columns:auto 1fr auto;gap:.4rem .7rem;align-items:center;font-variant-numeric:tabular-nums}
+.bars i{display:block;height:1rem;min-width:2px;border-radius:2px}.bars b{font-weight:400;text-align:right}
+svg{width:100%;height:auto;display:block}svg text{fill:var(--dim);font:12px system-ui,sans-serif}
 .grid{stroke:var(--line)}.curve{fill:none;stroke-width:2}.faint{stroke-dasharray:3 3;stroke-width:1.2}
-.legend{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;padding:0;margin:.3rem 0;list-style:none}.legend i{display:inline-block;width:.9em;height:.9em;border-radius:2px;margin-right:.4em;vertical-align:-.1em}
-.fail{color:var(--c1);font-weight:700}
+.verdict{border-left:.4rem solid;padding:.3rem .8rem;margin:.4rem 0;font-weight:600}.pass{color:var(--good)}.fail{color:var(--bad)}
+dl{display:grid;grid-template-columns:auto 1fr;gap:.1rem 1rem;margin:1rem 0;color:var(--dim)}dd{margin:0}
 )css";
 
 std::string escaped(std::string_view text) {
@@ -37,6 +41,8 @@ std::string escaped(std::string_view text) {
   }
   return out;
 }
+
+// ---- charts ------------------------------------------------------------------------------------
 
 // A logarithmic axis of times, from the power of ten below the least to the one above the most.
 class TimeAxis {
@@ -64,7 +70,7 @@ class TimeAxis {
  private:
   static std::string unit(double ns) {
     return ns < 1e3   ? fmt::format("{:.0f} ns", ns)
-           : ns < 1e6 ? fmt::format("{:.0f} us", ns / 1e3)
+           : ns < 1e6 ? fmt::format("{:.0f} µs", ns / 1e3)
            : ns < 1e9 ? fmt::format("{:.0f} ms", ns / 1e6)
                       : fmt::format("{:.0f} s", ns / 1e9);
   }
@@ -83,7 +89,7 @@ double mean(const Timeline::Slot& s) noexcept {
 
 std::string chart(std::string_view title, const std::string& inside) {
   return fmt::format(
-      "<div><h3>{0}</h3><svg viewBox=\"0 0 700 260\" role=img aria-label=\"{0}\">{1}</svg></div>",
+      "<div><h3>{0}</h3><svg viewBox=\"0 0 480 250\" role=img aria-label=\"{0}\">{1}</svg></div>",
       escaped(title), inside);
 }
 
@@ -94,11 +100,31 @@ std::string curve(std::string_view kind, std::size_t colour, const std::string& 
 
 // Below the marks of the horizontal axis.
 std::string caption(std::string_view text) {
-  return fmt::format("<text x={} y={} text-anchor=end>{}</text>", right, bottom + 34, text);
+  return fmt::format("<text x={} y={} text-anchor=end>{}</text>", right, bottom + 38, text);
 }
 
 std::string mark(double x, std::string_view anchor, std::string_view text) {
-  return fmt::format("<text x={:.1f} y={} text-anchor={}>{}</text>", x, bottom + 18, anchor, text);
+  return fmt::format("<text x={:.1f} y={} text-anchor={}>{}</text>", x, bottom + 19, anchor, text);
+}
+
+// A bar for each target; they tell its colour, too.
+template <class Value, class Text>
+std::string bars(std::string_view title, const std::vector<Series>& all, Value value, Text text) {
+  double most = 0;
+  for (const Series& s : all) most = std::max(most, value(*s.figures));
+  if (most <= 0) return {};
+  std::string inside;
+  for (const Series& s : all)
+    inside += fmt::format(
+        "<span>{}</span><div><i style=\"width:{:.1f}%;background:var(--c{})\"></i></div><b>{}</b>",
+        escaped(target_name(*s.figures)), value(*s.figures) / most * 100, s.colour,
+        text(*s.figures));
+  return fmt::format("<div><h3>{}</h3><div class=bars>{}</div></div>", title, inside);
+}
+
+std::string rates(std::string_view title, const std::vector<Series>& all) {
+  return bars(
+      title, all, [](const Figures& f) { return f.grants_per_s(); }, rate);
 }
 
 // Latency by percentile; the axis stretches towards 100 %: a half, a quarter, an eighth ... of the
@@ -119,9 +145,9 @@ std::string distribution(std::string_view title, const std::vector<Series>& all,
   };
   std::string inside = axis.grid();
   for (const auto& [text, share] :
-       {std::pair{"50%", 0.5}, {"90%", 0.1}, {"99%", 0.01}, {"99.9%", 0.001}, {"99.99%", 0.0001}})
+       {std::pair{"p50", 0.5}, {"p90", 0.1}, {"p99", 0.01}, {"p99.9", 0.001}, {"p99.99", 0.0001}})
     inside += mark(std::min(x(share), right - 16), "middle", text);
-  inside += caption("of all are not slower");
+  inside += caption("percentile");
   for (const Series& s : all) {
     const Histogram& h = s.figures->of(l);
     if (h.count() == 0) continue;
@@ -172,41 +198,45 @@ std::string timeline(std::string_view title, const std::vector<Series>& all) {
   return chart(title, inside);
 }
 
-// Grants of each client, the least first: a level top is fair. Neighbouring clients share a bar if
-// there are too many.
-std::string fairness(const std::vector<Series>& all) {
-  constexpr std::size_t most_bars = 64;
-  std::string text;
-  for (const Series& s : all) {
-    std::vector<std::uint64_t> shares = s.figures->per_client;
-    std::sort(shares.begin(), shares.end());
-    if (shares.empty() || shares.back() == 0) continue;
-    const double tallest = static_cast<double>(shares.back());
-    const std::size_t bars = std::min(shares.size(), most_bars);
-    const double width = (right - left) / static_cast<double>(bars);
-    std::string inside;
-    for (std::size_t i = 0; i < bars; ++i) {
-      const double height =
-          static_cast<double>(shares[i * shares.size() / bars]) / tallest * (bottom - top);
-      inside += fmt::format(
-          "<rect x={:.1f} y={:.1f} width={:.1f} height={:.1f} style=\"fill:var(--c{})\"/>",
-          left + width * static_cast<double>(i), bottom - height, std::max(width - 1, 0.5), height,
-          s.colour);
-    }
-    inside += fmt::format(
-        "<line class=grid x1={0} x2={1} y1={2} y2={2} /><text x={3} y={4} "
-        "text-anchor=end>{5}</text>",
-        left, right, bottom, left - 6, top + 10, grouped(tallest));
-    text +=
-        chart(fmt::format("Grants of each client, {}: fairness {:.3f}, most overtakes {}",
-                          target_name(*s.figures), s.figures->fairness(), s.figures->max_overtakes),
-              inside);
+std::string charts(const Report& r, Scenario scenario) {
+  std::vector<Series> all;
+  std::vector<std::string> names;  // each target has the same colour on the whole page
+  for (const Figures& f : r.runs) {
+    auto name = std::find(names.begin(), names.end(), target_name(f));
+    if (name == names.end()) name = names.insert(names.end(), target_name(f));
+    if (f.scenario == scenario && !f.rounds.empty())
+      all.push_back({&f, static_cast<std::size_t>(name - names.begin()) % 8});
   }
-  return text;
+  std::string text = "<div class=charts>";
+  if (scenario == Scenario::crash)
+    text += bars(
+        "Next grant after the crash, median", all,
+        [](const Figures& f) { return in_ns(f.of(Latency::takeover).percentile(50'000)); },
+        [](const Figures& f) { return short_time(f.of(Latency::takeover).percentile(50'000)); });
+  else if (scenario == Scenario::renew)
+    text += rates("Renewals per second", all) + distribution("Renewal", all, Latency::renew) +
+            timeline("Renewals in time", all);
+  else if (scenario == Scenario::uncontended)
+    text += rates("Grants per second", all) + distribution("Acquire", all, Latency::acquire) +
+            distribution("Release", all, Latency::release) + timeline("Acquisitions in time", all);
+  else
+    text += rates("Grants per second", all) +
+            distribution("Hand-off: from the release to the next grant", all, Latency::handoff) +
+            timeline("Hand-offs in time", all);
+  return text + "</div>";
 }
 
+// ---- words and figures -------------------------------------------------------------------------
+
 std::string table(const Table& t) {
-  std::string text = "<div class=scroll><table><tr>";
+  std::string text = "<div class=scroll><table><tr class=groups>";
+  for (std::size_t i = 0, next = 0; i < t.groups.size(); i = next) {
+    while (next < t.groups.size() && t.groups[next] == t.groups[i]) ++next;
+    if (t.groups[i].empty()) next = i + 1;
+    text += fmt::format("<th{}>{}</th>", next > i + 1 ? fmt::format(" colspan={}", next - i) : "",
+                        escaped(t.groups[i]));
+  }
+  text += "</tr><tr>";
   for (const std::string& h : t.head) text += fmt::format("<th>{}</th>", escaped(h));
   text += "</tr>";
   for (const auto& row : t.rows) {
@@ -219,31 +249,36 @@ std::string table(const Table& t) {
   return text;
 }
 
-std::string charts(const Report& r, Scenario scenario) {
-  std::vector<Series> all;
-  std::vector<std::string> names;  // each target has the same colour on the whole page
-  for (const Figures& f : r.runs) {
-    auto name = std::find(names.begin(), names.end(), target_name(f));
-    if (name == names.end()) name = names.insert(names.end(), target_name(f));
-    if (f.scenario == scenario && !f.rounds.empty())
-      all.push_back({&f, static_cast<std::size_t>(name - names.begin()) % 8});
-  }
-  std::string text = "<ul class=legend>";
-  for (const Series& s : all)
-    text += fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>", s.colour,
-                        escaped(target_name(*s.figures)));
-  text += "</ul><div class=charts>";
-  if (scenario == Scenario::crash)
-    text += distribution("Next grant after the crash", all, Latency::takeover);
-  else if (scenario == Scenario::renew)
-    text += distribution("Renewal", all, Latency::renew) + timeline("Renewals in time", all);
-  else if (scenario == Scenario::uncontended)
-    text += distribution("Acquire", all, Latency::acquire) +
-            distribution("Release", all, Latency::release) + timeline("Acquisitions in time", all);
-  else
-    text += distribution("Hand-off: from the release to the next grant", all, Latency::handoff) +
-            timeline("Hand-offs in time", all) + fairness(all);
-  return text + "</div>";
+std::string day_and_time(std::int64_t micros) {
+  const std::time_t seconds = micros / 1'000'000;
+  std::tm t{};
+  if (!::gmtime_r(&seconds, &t)) return "?";
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday,
+                     t.tm_hour, t.tm_min);
+}
+
+std::string dotted(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts)
+    text += fmt::format("{}{}", text.empty() ? "" : " · ", escaped(part));
+  return text;
+}
+
+// When, where and on what: without it the figures mean nothing a week later.
+std::string circumstances(const Plan& p, const Report& r, std::string_view version) {
+  const Host& h = r.host;
+  const std::vector<std::pair<std::string_view, std::string>> facts{
+      {"date", day_and_time(r.began)},
+      {"host", escaped(fmt::format("{}, {} {} {}", h.name, h.system, h.kernel, h.machine))},
+      {"processors",
+       escaped(fmt::format("{}{}{}", h.processors, h.processor.empty() ? "" : " × ", h.processor))},
+      {"servers", dotted(r.servers)},
+      {"dlock", escaped(version)},
+      {"settings", dotted(settings(p))}};
+  std::string text = "<dl>";
+  for (const auto& [name, fact] : facts)
+    if (!fact.empty()) text += fmt::format("<dt>{}</dt><dd>{}</dd>", name, fact);
+  return text + "</dl>";
 }
 
 }  // namespace
@@ -252,18 +287,26 @@ std::string html_of(const Plan& p, const Report& r, std::string_view version) {
   std::string text = fmt::format(
       "<!DOCTYPE html><html lang=en><meta charset=utf-8><meta name=viewport "
       "content=\"width=device-width\"><title>dlock bench</title><style>{}</style><h1>dlock "
-      "bench</h1><p class=dim>{}</p>",
-      style, escaped(headline(p, version)));
-  for (const std::string& line : verdict(r))
-    text +=
-        fmt::format("<p{}>{}</p>", line.starts_with("FAIL") ? " class=fail" : "", escaped(line));
+      "bench</h1>",
+      style);
+  std::vector<std::string> notes = r.notes;
+  for (const std::string& line : verdict(r)) {
+    constexpr std::string_view note = "note  ";
+    if (line.starts_with(note)) notes.push_back(line.substr(note.size()));
+    else
+      text += fmt::format("<p class=\"verdict {}\">{}</p>",
+                          line.starts_with("PASS") ? "pass" : "fail", escaped(line));
+  }
+  if (const std::string end = summary(p, r); !end.empty())
+    text += fmt::format("<p>{}</p>", escaped(end));
+  text += circumstances(p, r, version);
   const std::vector<Table> tables = tables_of(p, r);
   for (std::size_t i = 0; i < tables.size(); ++i)
     text += fmt::format("<h2>{}</h2>{}{}", escaped(tables[i].title), table(tables[i]),
                         charts(r, p.scenarios[i]));
-  if (!r.notes.empty()) text += "<h2>Notes</h2><ul>";
-  for (const std::string& n : r.notes) text += fmt::format("<li>{}</li>", escaped(n));
-  if (!r.notes.empty()) text += "</ul>";
+  if (!notes.empty()) text += "<h2>Notes</h2><ul>";
+  for (const std::string& n : notes) text += fmt::format("<li>{}</li>", escaped(n));
+  if (!notes.empty()) text += "</ul>";
   return text + "</html>\n";
 }
 

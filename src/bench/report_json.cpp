@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 #include "bench/report.hpp"
 #include "core/text.hpp"
@@ -93,19 +91,15 @@ std::string csv_cell(const Json& run, const CsvColumn& c) {
   return cell.is_string() ? cell.get<std::string>() : cell.dump();
 }
 
-Json host() {
-  utsname u{};
-  ::uname(&u);
-  return Json{{"name", u.nodename},
-              {"kernel", u.release},
-              {"machine", u.machine},
-              {"cpus", ::sysconf(_SC_NPROCESSORS_ONLN)}};
+Json of(const Host& h) {
+  return Json{
+      {"name", h.name}, {"kernel", h.kernel}, {"machine", h.machine}, {"cpus", h.processors}};
 }
 
 }  // namespace
 
 std::string json_of(const Plan& p, const Report& r, std::string_view version) {
-  Json j{{"version", 1}, {"dlock", version}, {"host", host()}};
+  Json j{{"version", 1}, {"dlock", version}, {"host", of(r.host)}};
   const auto seconds = [](Duration d) { return std::chrono::duration<double>(d).count(); };
   j["config"] = Json{{"clients", p.clients},
                      {"duration_s", p.ops ? Json(nullptr) : Json(seconds(p.duration))},

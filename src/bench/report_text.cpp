@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include "bench/report.hpp"
 #include "core/duration.hpp"
 
@@ -21,15 +22,7 @@ std::string heading(const Plan& p, Scenario s) {
   return fmt::format("{}: {}", name, about);
 }
 
-// "12 300", or with several rounds "12 300 [11 900-12 800]".
-std::string rate(const Figures& f) {
-  if (f.rounds.size() < 2) return grouped(f.grants_per_s());
-  const auto [low, high] = std::minmax_element(f.rounds.begin(), f.rounds.end());
-  return fmt::format("{} [{}-{}]", grouped(f.grants_per_s()), grouped(*low), grouped(*high));
-}
-
 std::string count(std::uint64_t n) { return fmt::to_string(n); }
-std::string ratio_or_dash(std::optional<double> v) { return v ? fmt::format("{:.2f}", *v) : "-"; }
 
 template <Latency L, std::uint32_t Per100000>
 std::string time_of(const Figures& f) {
@@ -42,50 +35,39 @@ constexpr unsigned alone = in(Scenario::uncontended), renewing = in(Scenario::re
                    contention = in(Scenario::handoff) | in(Scenario::shared) | in(Scenario::limit);
 
 struct Column {
-  unsigned scenarios;  // that have it
-  std::string_view head;
+  unsigned scenarios;            // that have it
+  std::string_view group, head;  // one above the other
   std::string (*cell)(const Figures&);
 };
 constexpr Column columns[] = {
-    {everywhere, "backend", target_name},
-    {crash, "crashes", [](const Figures& f) { return count(f.of(Latency::takeover).count()); }},
-    {crash, "next grant after", time_of<Latency::takeover, 50'000>},
-    {crash, "min",
+    {everywhere, "", "backend", target_name},
+    {crash, "", "crashes", [](const Figures& f) { return count(f.of(Latency::takeover).count()); }},
+    {crash, "next grant", "median", time_of<Latency::takeover, 50'000>},
+    {crash, "next grant", "min",
      [](const Figures& f) {
        const Histogram& h = f.of(Latency::takeover);
        return h.count() ? short_time(h.min()) : "-";
      }},
-    {crash, "max", time_of<Latency::takeover, 100'000>},
-    {alone | contention, "grants/s", rate},
-    {renewing, "renewals/s", rate},
-    {renewing, "renew p50", time_of<Latency::renew, 50'000>},
-    {renewing, "p90", time_of<Latency::renew, 90'000>},
-    {renewing, "p99", time_of<Latency::renew, 99'000>},
-    {renewing, "p99.9", time_of<Latency::renew, 99'900>},
-    {renewing, "max", time_of<Latency::renew, 100'000>},
-    {renewing, "leases kept alive",
+    {crash, "next grant", "max", time_of<Latency::takeover, 100'000>},
+    {alone | contention, "", "grants/s", rate},
+    {renewing, "", "renewals/s", rate},
+    {renewing, "renew", "p50", time_of<Latency::renew, 50'000>},
+    {renewing, "renew", "p99", time_of<Latency::renew, 99'000>},
+    {renewing, "renew", "max", time_of<Latency::renew, 100'000>},
+    {renewing, "leases", "kept alive",
      [](const Figures& f) { return f.leases_kept() ? grouped(*f.leases_kept()) : "-"; }},
-    {alone, "acquire p50", time_of<Latency::acquire, 50'000>},
-    {alone, "p90", time_of<Latency::acquire, 90'000>},
-    {alone, "p99", time_of<Latency::acquire, 99'000>},
-    {alone, "p99.9", time_of<Latency::acquire, 99'900>},
-    {alone, "max", time_of<Latency::acquire, 100'000>},
-    {alone, "release p50", time_of<Latency::release, 50'000>},
-    {alone, "p99", time_of<Latency::release, 99'000>},
-    {contention, "hand-off p50", time_of<Latency::handoff, 50'000>},
-    {contention, "p99", time_of<Latency::handoff, 99'000>},
-    {contention, "max", time_of<Latency::handoff, 100'000>},
-    {contention, "wait p50", time_of<Latency::acquire, 50'000>},
-    {contention, "p99", time_of<Latency::acquire, 99'000>},
-    {contention, "fairness", [](const Figures& f) { return fmt::format("{:.2f}", f.fairness()); }},
-    {contention, "overtakes", [](const Figures& f) { return count(f.max_overtakes); }},
-    {contention, "longest wait", [](const Figures& f) { return short_time(f.longest_wait); }},
-    {contention, "wakes", [](const Figures& f) { return ratio_or_dash(f.wakeups_per_grant()); }},
-    {everywhere & ~crash, "cmds",
+    {alone, "acquire", "p50", time_of<Latency::acquire, 50'000>},
+    {alone, "acquire", "p99", time_of<Latency::acquire, 99'000>},
+    {alone, "acquire", "max", time_of<Latency::acquire, 100'000>},
+    {alone, "release", "p50", time_of<Latency::release, 50'000>},
+    {alone, "rtt", "p50", [](const Figures& f) { return short_time(f.rtt); }},
+    {contention, "hand-off", "p50", time_of<Latency::handoff, 50'000>},
+    {contention, "hand-off", "p99", time_of<Latency::handoff, 99'000>},
+    {contention, "wait", "max", [](const Figures& f) { return short_time(f.longest_wait); }},
+    {contention, "", "fair", [](const Figures& f) { return fmt::format("{:.2f}", f.fairness()); }},
+    {everywhere & ~crash, "", "cmds",
      [](const Figures& f) { return fmt::format("{:.2f}", f.commands_per_grant()); }},
-    {alone, "rtt p50", [](const Figures& f) { return short_time(f.rtt); }},
-    {everywhere & ~crash, "err", [](const Figures& f) { return count(f.errors); }},
-    {contention, "overlaps", [](const Figures& f) { return count(f.overlaps); }},
+    {contention, "", "overlaps", [](const Figures& f) { return count(f.overlaps); }},
 };
 
 std::string why_no_samples(const Figures& f) {
@@ -94,9 +76,24 @@ std::string why_no_samples(const Figures& f) {
                                        : "no grant within the time of the measurement";
 }
 
-// What a ranking beside servers leaves out.
-std::string unlike_servers(const Plan& p,
-                           const std::vector<std::pair<double, std::string>>& order) {
+// The targets of a scenario, the fastest first, each with a figure that rises with its speed.
+using Ranking = std::vector<std::pair<double, std::string>>;
+Ranking ranking(const Report& r, Scenario s) {
+  Ranking order;
+  for (const Figures& f : r.runs) {
+    if (f.scenario != s || !f.skipped.empty() || f.rounds.empty() || f.no_samples()) continue;
+    const double takeover = in_us(f.of(Latency::takeover).percentile(50'000));
+    const double speed = s != Scenario::crash ? f.grants_per_s()
+                         : takeover > 0       ? 1e12 / takeover
+                                              : 0;
+    if (speed > 0) order.emplace_back(speed, target_name(f));
+  }
+  std::sort(order.begin(), order.end(), std::greater{});
+  return order;
+}
+
+// What a comparison with servers leaves out.
+std::string unlike_servers(const Plan& p, const Ranking& order) {
   std::string names;
   std::size_t local = 0;
   for (const Target& t : p.targets) {
@@ -118,9 +115,10 @@ Table table_of(const Plan& p, const Report& r, Scenario s) {
   Table t;
   t.title = heading(p, s);
   for (const Column& c : columns)
-    if (c.scenarios & in(s)) t.head.emplace_back(c.head);
-  const bool takeover = s == Scenario::crash;
-  std::vector<std::pair<double, std::string>> order;
+    if (c.scenarios & in(s)) {
+      t.groups.emplace_back(c.group);
+      t.head.emplace_back(c.head);
+    }
   for (const Figures& f : r.runs) {
     if (f.scenario != s) continue;
     if (!f.skipped.empty()) t.remarks.push_back(fmt::format("{}: {}", target_name(f), f.skipped));
@@ -132,40 +130,62 @@ Table table_of(const Plan& p, const Report& r, Scenario s) {
     Row& row = t.rows.emplace_back();
     for (const Column& c : columns)
       if (c.scenarios & in(s)) row.push_back(c.cell(f));
-    const double figure =
-        takeover ? in_us(f.of(Latency::takeover).percentile(50'000)) : f.grants_per_s();
-    if (figure > 0) order.emplace_back(takeover ? 1e12 / figure : figure, target_name(f));
   }
-  if (order.size() < 2) return t;
-  std::sort(order.begin(), order.end(), std::greater{});
-  std::string ratios = fmt::format("{} is ", order.front().second);
-  for (std::size_t i = 1; i < order.size(); ++i)
-    ratios += fmt::format("{}{}× {}", i > 1 ? ", " : "",
-                          ratio(order.front().first / order[i].first), order[i].second);
-  t.remarks.insert(t.remarks.begin(), std::move(ratios));
-  if (std::string unlike = unlike_servers(p, order); !unlike.empty())
-    t.remarks.insert(t.remarks.begin() + 1, std::move(unlike));
+  if (std::string unlike = unlike_servers(p, ranking(r, s)); !unlike.empty())
+    t.remarks.insert(t.remarks.begin(), std::move(unlike));
   return t;
+}
+
+std::string compared(double fast, double slow) {
+  const std::string times = ratio(fast / slow);
+  return times == "1.0" ? "as fast as" : times + " times as fast as";
+}
+
+// Of the name of a group, which stands above each of its columns, the first alone.
+Row without_repeats(Row groups) {
+  for (std::size_t i = groups.size(); i > 1; --i)
+    if (groups[i - 1] == groups[i - 2]) groups[i - 1].clear();
+  return groups;
+}
+
+// Joined by dots, in lines of at most 80 columns.
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  std::size_t column = 0;
+  for (const std::string& part : parts) {
+    const std::size_t more = columns_of(part) + 3;
+    const bool fits = column == 0 || column + more <= 80;
+    text += fmt::format("{}{}", text.empty() ? "" : fits ? " · " : "\n", part);
+    column = fits ? column + more : more;
+  }
+  return text;
 }
 
 }  // namespace
 
 std::string target_name(const Figures& f) { return fmt::format("{} {}", f.backend, f.recipe); }
 
-std::string headline(const Plan& p, std::string_view version) {
+std::string rate(const Figures& f) {
+  const double median = f.grants_per_s();
+  if (f.rounds.size() < 2 || median <= 0) return grouped(median);
+  double farthest = 0;
+  for (const double round : f.rounds) farthest = std::max(farthest, std::abs(round - median));
+  return fmt::format("{} ±{:.0f}%", grouped(median), std::ceil(farthest / median * 100));
+}
+
+std::vector<std::string> settings(const Plan& p) {
   const std::string length = p.ops ? fmt::format("{} grants each", p.ops)
                                    : fmt::format("{} each", format_duration(p.duration));
-  const std::string loop =
-      p.rate ? fmt::format("open loop, {} per second, late starts counted", p.rate)
-             : std::string("closed loop: queueing outside the lock is hidden");
-  return fmt::format(
-      "dlock {} bench · {} clients · {} after {} warm-up{}{} · {} · prefix {} "
-      "(removed at the end)",
-      version, p.clients, length, format_duration(warm_up(p)),
-      p.repeat > 1 ? fmt::format(", {} times, median [range]", p.repeat) : "",
-      p.hold_for > Duration::zero() ? fmt::format(" · held for {}", format_duration(p.hold_for))
-                                    : "",
-      loop, p.prefix);
+  std::vector<std::string> parts{
+      fmt::format("{} clients", p.clients),
+      fmt::format("{} after {} warm-up", length, format_duration(warm_up(p)))};
+  if (p.repeat > 1) parts.push_back(fmt::format("{} times, median ±range", p.repeat));
+  if (p.hold_for > Duration::zero())
+    parts.push_back(fmt::format("held for {}", format_duration(p.hold_for)));
+  parts.push_back(p.rate ? fmt::format("open loop, {} per second, late starts counted", p.rate)
+                         : std::string("closed loop: queueing outside the lock is hidden"));
+  parts.push_back(fmt::format("prefix {} (removed at the end)", p.prefix));
+  return parts;
 }
 
 std::vector<Table> tables_of(const Plan& p, const Report& r) {
@@ -205,18 +225,37 @@ std::vector<std::string> verdict(const Report& r) {
   return lines;
 }
 
+std::string summary(const Plan& p, const Report& r) {
+  if (r.violated() || r.signal) return {};
+  std::string text;
+  for (const Scenario s : p.scenarios) {
+    const Ranking order = ranking(r, s);
+    if (order.size() < 2) continue;
+    const auto& [best, name] = order.front();
+    text += fmt::format("{}{}{} is {} {}", text.empty() ? "" : "; ",
+                        p.scenarios.size() > 1 ? fmt::format("{}: ", name_of(s)) : "", name,
+                        compared(best, order[1].first), order[1].second);
+    if (order.size() > 2)
+      text += fmt::format(" and {} {}", compared(best, order.back().first), order.back().second);
+  }
+  return text;
+}
+
 std::string text_of(const Plan& p, const Report& r, std::string_view version) {
-  std::string text = headline(p, version) + '\n';
+  std::vector<std::string> parts = settings(p);
+  parts.insert(parts.begin(), fmt::format("dlock {} bench", version));
+  std::string text = joined(parts) + '\n';
   for (const Table& t : tables_of(p, r)) {
     text += '\n' + t.title + '\n';
     std::vector<Row> rows = t.rows;
-    rows.insert(rows.begin(), t.head);
+    rows.insert(rows.begin(), {without_repeats(t.groups), t.head});
     if (!t.rows.empty()) text += aligned(rows, TableOf::figures);
     for (const std::string& remark : t.remarks) text += remark + '\n';
   }
   text += '\n';
   for (const std::string& n : r.notes) text += fmt::format("note  {}\n", n);
   for (const std::string& v : verdict(r)) text += v + '\n';
+  if (const std::string end = summary(p, r); !end.empty()) text += end + '\n';
   return text;
 }
 

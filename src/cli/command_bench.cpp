@@ -17,6 +17,7 @@
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "util/file.hpp"
+#include "util/terminal.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -114,6 +115,21 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
     if (t.traits->legacy) because(name, t.traits->weakness);
   }
   for (const auto& [why, names] : reasons) notes.push_back(fmt::format("{}: {}", names, why));
+  return notes;
+}
+
+// "redis: 7.0.15", by its doctor: each version once, however many servers have it.
+std::string server_of(const std::string& backend, const std::vector<Finding>& found) {
+  std::string versions;
+  for (const Finding& f : found)
+    if (f.what == "server" || f.what == "version" || f.what.starts_with("version of "))
+      if (versions.find(f.seen) == versions.npos)
+        versions += fmt::format("{}{}", versions.empty() ? "" : ", ", f.seen);
+  return versions.empty() ? "" : fmt::format("{}: {}", backend, versions);
+}
+
+// What the stores say of themselves.
+void add_servers(const bench::Plan& plan, bench::Report& report) {
   std::string last;
   for (const bench::Target& t : plan.targets) {
     if (t.backend == last) continue;  // the same server
@@ -122,11 +138,13 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
     if (!backend) continue;
     const auto found = (*backend)->doctor();
     if (!found) continue;
+    if (std::string server = server_of(t.backend, *found); !server.empty())
+      report.servers.push_back(std::move(server));
     for (const Finding& f : *found)
       if (f.level == Finding::Level::bad || f.level == Finding::Level::warning)
-        notes.push_back(fmt::format("{}: {} is {}: {}", t.backend, f.what, f.seen, f.advice));
+        report.notes.push_back(
+            fmt::format("{}: {} is {}: {}", t.backend, f.what, f.seen, f.advice));
   }
-  return notes;
 }
 
 // The page of --html: opened before anything is measured, so that hours are not lost to a wrong
@@ -199,8 +217,7 @@ Result<bench::Plan> plan_of(const Options& o) {
   p.settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
   p.settings.connect_timeout = o.connect_timeout;
   p.quiet = o.quiet;
-  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): no thread exists yet
-  p.bar = !o.no_progress && ::isatty(STDERR_FILENO) && !(term && std::string_view(term) == "dumb");
+  p.bar = !o.no_progress && can_redraw(STDERR_FILENO);
   TRY(targets, targets_of(o));
   p.targets = std::move(targets);
   return p;
@@ -219,8 +236,8 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   allow_many_files();
 
   TRY(report, bench::run(plan));
-  const auto notes = notes_on(plan);
-  report.notes.insert(report.notes.begin(), notes.begin(), notes.end());
+  report.notes = notes_on(plan);
+  add_servers(plan, report);
   report.notes.insert(report.notes.end(), report.left.begin(), report.left.end());
 
   TRY_VOID(put(o.output == Output::json  ? bench::json_of(plan, report, version())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """dlock bench: what it prints, what it leaves behind, and that it detects a lock that does not
 exclude."""
-import os, signal
+import os, re, signal
 import harness
 from harness import FAKE, read, write
 from pseudoterminal import Terminal
@@ -26,21 +26,36 @@ class Bench(harness.Case):
 
 class Printed(Bench):
     def test_two_recipes(self):
-        """Scenarios, ratios, the verdict; nothing is left."""
+        """Scenarios, the verdict, a comparison; nothing is left."""
         done = self.quick("--recipe", "all", "--scenario",
                           "uncontended,handoff,shared,limit,renew")
         self.assertRegex(done.lines[0], "^dlock .* bench · 4 clients · 200ms each")
         for scenario in "UNCONTENDED", "HANDOFF", "SHARED", "LIMIT", "RENEW":
             self.assertLine(f"{scenario}: .*", done)
-        for line in ("file (lease|flock) is [0-9.]+× file (lease|flock)",
-                     "file flock: no permits", "file lease: nothing to renew",
+        for line in ("file flock: no permits", "file lease: nothing to renew",
                      "PASS  mutual exclusion: .* 0 overlaps.*"):
             self.assertLine(line, done)
+        ranked = "file (lease|flock) is ([0-9.]+ times )?as fast as file (lease|flock)"
+        self.assertRegex(done.lines[-1], f"^uncontended: {ranked}; handoff: {ranked}; shared: "
+                         f"{ranked}$")
         self.nothing_left()
+
+    def test_columns(self):
+        """Tables fit 80 columns."""
+        done = self.quick("--recipe", "all", "--scenario", "uncontended,handoff,shared",
+                          "--repeat", "2")
+        tables = [line for line in done.lines if re.match(" {9}|backend|file [a-z]+  ", line)]
+        self.assertEqual(12, len(tables), done)
+        self.assertEqual([], [line for line in tables if len(line) > 80])
 
     def test_csv_and_page(self):
         done = self.quick("--output", "csv", "--html", "page.html")
         self.assertRegex(done.lines[0], "^backend,recipe,scenario,")
+        page = read("page.html")
+        self.assertIn(f"<dd>{os.uname().nodename}, Linux {os.uname().release}", page)
+        self.assertRegex(page, r"<dt>date</dt><dd>20[0-9-]{8} [0-9:]{5} UTC</dd>")
+        self.assertRegex(page, rf"<dt>processors</dt><dd>{os.cpu_count()}\b")
+        self.assertIn("Grants per second", page)
         self.assertRegex(done.lines[2], "^file,lease,handoff,4,")
         self.bench("-d", "200ms", "--html", "/nonexistent/page.html", wanted=73)
 
@@ -48,8 +63,8 @@ class Printed(Bench):
         """--repeat: the median and the range, and each part."""
         words = ["--scenario", "handoff", "--repeat", "3"]
         done = self.quick(*words)
-        self.assertIn(", 3 times, median [range]", done.lines[0])
-        self.assertLine(r"file lease +[0-9 .]+ \[[0-9 .]+-[0-9 .]+\] .*", done)
+        self.assertIn("3 times, median ±range", done.out)
+        self.assertLine(r"file lease +[0-9 .]+ ±[0-9]+% .*", done)
         seen = self.quick(*words, "--output", "json").json
         run, = seen["runs"]
         self.assertTrue(seen["pass"] and seen["complete"])

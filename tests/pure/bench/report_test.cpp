@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include "core/text.hpp"
+#include "util/table.hpp"
 
 using namespace dlock;
 using namespace dlock::bench;
@@ -91,8 +93,7 @@ TEST_CASE("an overlap fails") {
 TEST_CASE("the table compares") {
   const Sample s;
   const std::string text = text_of(s.plan, s.report, "9.9");
-  CHECK(text.find("redis fair is 4.0× redis <set>\n") != text.npos);
-  CHECK(text.find("20.0 [10.0-30.0]") != text.npos);
+  CHECK(text.find("20.0 ±50%") != text.npos);
   CHECK(text.find("PASS  mutual exclusion: 600 contended grants checked") != text.npos);
 }
 
@@ -108,6 +109,75 @@ TEST_CASE("CSV: every line has the same number of cells") {
     commas = 0;
   }
   CHECK(lines == 13);
+}
+
+TEST_CASE("the text fits 80 columns, and ends with one sentence that compares") {
+  Sample s;
+  s.plan.repeat = 2;
+  for (Figures& f : s.report.runs) {
+    f.backend = f.recipe == "fair" ? "zookeeper" : "postgresql";
+    f.recipe = f.recipe == "fair" ? "sequential" : "advisory";
+    for (double& rate : f.rounds) rate *= 399;
+    f.longest_wait = std::chrono::milliseconds{123};
+    for (auto& h : f.latency) h.record(std::chrono::microseconds{123'456});
+  }
+  std::string text = text_of(s.plan, s.report, "9.9");
+  std::string_view rest = text;
+  std::size_t tables = 0;
+  while (!rest.empty()) {
+    const std::string_view line = next_part(rest, '\n');
+    const bool row = line.starts_with("zookeeper sequential  ") || line.starts_with("backend ");
+    tables += row;
+    INFO(line);
+    if (row || line.starts_with("dlock ")) CHECK(columns_of(line) <= 80);
+  }
+  CHECK(tables == 12);
+  s = Sample{};
+  s.plan.scenarios = {Scenario::handoff};
+  text = text_of(s.plan, s.report, "9.9");
+  CHECK(text.ends_with("\nredis fair is 4.0 times as fast as redis <set>\n"));
+  s.plan.scenarios = {Scenario::uncontended, Scenario::handoff};
+  Figures third = s.report.runs[2];
+  third.recipe = "none";
+  third.rounds = {2};
+  s.report.runs.push_back(third);
+  CHECK(summary(s.plan, s.report) ==
+        "uncontended: redis fair is 4.0 times as fast as redis <set>; handoff: redis fair is 4.0 "
+        "times as fast as redis <set> and 10 times as fast as redis none");
+  for (double& rate : s.report.runs[2].rounds) rate = 5;
+  s.plan.scenarios = {Scenario::handoff};
+  s.report.runs.pop_back();
+  CHECK(summary(s.plan, s.report) == "redis fair is as fast as redis <set>");
+  s.report.signal = 2;
+  CHECK(summary(s.plan, s.report).empty());
+}
+
+TEST_CASE("the HTML page says when, where and on what, and the verdict before all figures") {
+  Sample s;
+  s.report.began = 1'795'901'400'000'000;
+  s.report.host = {"db3", "Linux", "6.1.0", "x86_64", "A <CPU>", 8};
+  s.report.servers = {"redis: 7.0.15"};
+  std::string page = html_of(s.plan, s.report, "9.9");
+  const auto before = [&](std::string_view first, std::string_view second) {
+    INFO(first << " before " << second);
+    REQUIRE(page.find(first) != page.npos);
+    REQUIRE(page.find(second) != page.npos);
+    CHECK(page.find(first) < page.find(second));
+  };
+  before("PASS  mutual exclusion", "<h2>");
+  before("<dd>2026-11-28 21:30 UTC</dd>", "<h2>");
+  before("<dd>db3, Linux 6.1.0 x86_64</dd>", "<h2>");
+  before("<dd>8 × A &lt;CPU&gt;</dd>", "<h2>");
+  before("<dd>redis: 7.0.15</dd>", "<h2>");
+  before("redis fair is 4.0 times as fast as redis &lt;set&gt;", "<h2>");
+  before("Grants per second", "Acquire</h3>");
+  CHECK(page.find("Grants of each client") == page.npos);
+  CHECK(page.find("µs<") != page.npos);
+  s.report.runs[2].overlaps = 1;
+  s.report.runs[2].first_violation = "what <happened>";
+  page = html_of(s.plan, s.report, "9.9");
+  before("FAIL  redis fair handoff: 1 overlaps, 0 token inversions; what &lt;happened&gt;", "<h2>");
+  CHECK(page.find("PASS") == page.npos);
 }
 
 TEST_CASE("the HTML page loads nothing and escapes all text") {
