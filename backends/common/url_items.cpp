@@ -23,6 +23,7 @@ bool fits(const UrlItem& row, std::string_view value) {
     case UrlItem::yes_no: return value == "yes" || value == "no";
     case UrlItem::choice: return contains(row.range, value);
     case UrlItem::identifier: return is_identifier(value);
+    case UrlItem::host: return is_host(value);
     case UrlItem::number: {
       const auto number = parse_number<unsigned>(value);
       return number && number <= parse_number<unsigned>(row.range);
@@ -39,6 +40,7 @@ std::string allowed(const UrlItem& row) {
   if (row.type == UrlItem::yes_no) return "yes or no";
   if (row.type == UrlItem::number) return fmt::format("a number from 0 to {}", row.range);
   if (row.type == UrlItem::identifier) return "a name of letters, digits, _ and $, at most 64 long";
+  if (row.type == UrlItem::host) return "the name of a host or an address";
   return std::string{row.allowed};
 }
 
@@ -50,6 +52,8 @@ bool is_identifier(std::string_view s) noexcept {
            c == '$';
   });
 }
+
+bool asks_for_tls(const Url& url) { return url.item("tls").value_or("no") != "no"; }
 
 Result<void> can_list(std::string_view prefix) {
   if (!prefix.empty()) return {};
@@ -132,18 +136,27 @@ std::string UrlItems::password() const {
   return !settings_.password.empty() ? settings_.password : url_.password;
 }
 
-std::optional<TlsOptions> UrlItems::tls(bool by_scheme, bool socket, std::string_view how) {
-  const bool on = by_scheme || yes("tls");
+std::optional<TlsOptions> UrlItems::tls(bool by_scheme, bool socket, std::string_view how,
+                                        const TlsOptions& usual) {
+  const bool on = by_scheme || asks_for_tls(url_);
   if (by_scheme && text("tls") == "no")
     wrong("tls", "no", fmt::format("yes, with {}://", url_.scheme));
-  if (on && socket) wrong("tls", "yes", "no, with a unix socket");
-  const auto file = [&](std::string_view item, const std::string& setting) {
+  if (on && socket) wrong("tls", text("tls"), "no, with a unix socket");
+  const auto value = [&](std::string_view item, const std::string& setting,
+                         const std::string& otherwise) {
     const auto in_url = url_.item(item);
     if (!on && in_url) wrong(item, *in_url, fmt::format("nothing without TLS: {}", how));
-    return !setting.empty() ? setting : std::string{in_url.value_or("")};
+    return !setting.empty() ? setting : std::string{in_url.value_or(otherwise)};
   };
-  TlsOptions made{file("tls_ca", settings_.tls_ca), file("tls_cert", settings_.tls_cert),
-                  file("tls_key", settings_.tls_key), settings_.tls_insecure};
+  TlsOptions made{value("tls_ca", settings_.tls_ca, usual.ca),
+                  value("tls_cert", settings_.tls_cert, usual.cert),
+                  value("tls_key", settings_.tls_key, usual.key),
+                  value("tls_name", settings_.tls_name, "")};
+  if (text("tls") == "verify-ca") made.verify = TlsOptions::Verify::chain;
+  // Whoever has a certificate of an authority that the system trusts would be trusted.
+  if (made.verify == TlsOptions::Verify::chain && made.ca.empty())
+    wrong("tls", "verify-ca", "yes, or verify-ca beside --tls-ca");
+  if (settings_.tls_insecure) made.verify = TlsOptions::Verify::nothing;
   return on ? std::optional{std::move(made)} : std::nullopt;
 }
 

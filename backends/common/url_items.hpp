@@ -18,11 +18,23 @@ struct StoreOptions {
 };
 
 struct TlsOptions {
+  enum class Verify { name, chain, nothing };  // the chain and the name, or less
+
   // PEM file or directory of hashed certificates; empty: those that the system trusts
-  std::string ca;
-  std::string cert, key;  // PEM; both or none
-  bool insecure = false;  // verify nothing (--tls-insecure)
+  std::string ca{};
+  std::string cert{}, key{};  // PEM; both or none
+  std::string name{};         // for whom the certificate must be, and that is sent; empty: the host
+  Verify verify = Verify::name;
+
+  const std::string& name_of(const std::string& host) const { return name.empty() ? host : name; }
 };
+
+// For a server whose certificate was refused.
+inline constexpr std::string_view tls_advice =
+    "--tls-ca names the authority that signed the server's certificate, which must be for the host "
+    "of the URL or for --tls-name";
+
+bool asks_for_tls(const Url&);  // by ?tls=
 
 // How to log in to servers.
 struct LoginOptions : StoreOptions {
@@ -74,8 +86,10 @@ class UrlItems {
   // ?prefix=, or what a recipe has without one: dlock's own keys have `native`.
   std::string prefix(std::string_view native) const;
   std::string password() const;  // of the settings, else of the URL
-  // `by_scheme`: the scheme asks for it; `socket`: a unix socket has none; `how`: how a URL asks.
-  std::optional<TlsOptions> tls(bool by_scheme, bool socket, std::string_view how);
+  // `by_scheme`: the scheme asks for it; `socket`: a unix socket has none; `how`: how a URL asks;
+  // `usual`: the files where neither URL nor settings name them.
+  std::optional<TlsOptions> tls(bool by_scheme, bool socket, std::string_view how,
+                                const TlsOptions& usual = {});
 
  private:
   const std::span<const UrlItem> rows_;

@@ -7,7 +7,7 @@ namespace dlock::etcd {
 
 Access access(const Url& url) {
   Access a{.port = usual_port, .no_auth = "etcd has no use for it: name a user in the URL"};
-  const bool tls = url.scheme == "etcds" || url.item("tls") == "yes";
+  const bool tls = url.scheme == "etcds" || asks_for_tls(url);
   if (url.user.empty()) a.no_password = "it has no user; name one in the URL";
   if (!tls) a.no_tls = "it has no TLS: ?tls=yes";
   if (!tls && !url.user.empty()) a.in_clear = "the password is sent unencrypted: ?tls=yes";

@@ -10,9 +10,10 @@
 namespace dlock::etcd {
 
 inline constexpr std::array<std::string_view, 2> schemes{"etcd", "etcds"};
-inline constexpr std::array<UrlItem, 2> items{{
-    {"tls", UrlItem::yes_no},
-    {"tls_ca tls_cert tls_key"},
+inline constexpr std::array<UrlItem, 3> items{{
+    tls_item,
+    tls_files_item,
+    tls_name_item,
 }};
 inline constexpr std::array<Traits, 2> recipes{{
     {.family = "etcd",

@@ -12,10 +12,12 @@
 namespace dlock::mysql {
 
 inline constexpr std::array<std::string_view, 3> schemes{"mysql", "mariadb", "mysql+unix"};
-inline constexpr std::array<UrlItem, 9> items{{
+inline constexpr std::array<UrlItem, 11> items{{
     {"db", UrlItem::text, "", "", "", "", "/DB behind the host"},
-    {"tls", UrlItem::yes_no},
-    {"tls_ca tls_cert tls_key plugin_dir"},
+    tls_item,
+    tls_files_item,
+    tls_name_item,
+    {"plugin_dir"},
     {"wake", UrlItem::choice, "named poll", "named", "lease", "named or poll"},
     {"clock_skew", UrlItem::duration, "0", "2s", "lease insert version", "a duration such as 2s"},
     {"table", UrlItem::identifier, "", "", "for-update insert version"},

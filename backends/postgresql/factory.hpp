@@ -14,12 +14,13 @@ namespace dlock::postgresql {
 
 inline constexpr std::array<std::string_view, 3> schemes{"postgresql", "postgres",
                                                          "postgresql+unix"};
-inline constexpr std::array<UrlItem, 7> items{{
+inline constexpr std::array<UrlItem, 8> items{{
     {"db", UrlItem::text, "", "", "", "", "HOST:PORT/DB"},
     {"port", UrlItem::number, "65535", "5432", "", "", "HOST:PORT/DB"},
     {"wake", UrlItem::choice, "lock poll", "lock", "lease", "lock or poll"},
     {"key", UrlItem::choice, "hashtext hashtextextended int8 int4,int4 crc32", "hashtext",
      "advisory", "hashtext, hashtextextended, int8, int4,int4, crc32"},
+    tls_name_item,
     // given to libpq as they are
     {"application_name channel_binding keepalives keepalives_count keepalives_idle "
      "keepalives_interval passfile service ssl_max_protocol_version sslcert "
@@ -28,7 +29,7 @@ inline constexpr std::array<UrlItem, 7> items{{
      "read-write: locks live on the server that writes"},
     {"tcp_user_timeout"},
 }};
-inline constexpr std::span<const UrlItem> library_items = std::span{items}.subspan(4);
+inline constexpr std::span<const UrlItem> library_items = std::span{items}.subspan(5);
 inline constexpr std::array<Traits, 2> recipes{{
     {.family = "postgresql",
      .recipe = "lease",

@@ -11,10 +11,11 @@ inline constexpr std::array<std::string_view, 5> schemes{"redis", "rediss", "red
                                                          "redis+sentinel", "redis+cluster"};
 inline constexpr UrlItem grace_item{
     "restart_grace", UrlItem::duration, "0", "30s", "", "a duration such as 30s, or 0"};
-inline constexpr std::array<UrlItem, 7> items{{
+inline constexpr std::array<UrlItem, 8> items{{
     {"db", UrlItem::number, "1000000", "0", "", "", "/N behind the host"},
-    {"tls", UrlItem::yes_no},
-    {"tls_ca tls_cert tls_key"},
+    tls_item,
+    tls_files_item,
+    tls_name_item,
     {"replicas", UrlItem::number, "1000", "0"},
     grace_item,
     {"stale_after", UrlItem::duration, "", "", "setnx-expire", "a duration above 0, such as 1h"},

@@ -10,9 +10,10 @@
 namespace dlock::redlock {
 
 inline constexpr std::array<std::string_view, 1> schemes{"redlock"};
-inline constexpr std::array<UrlItem, 4> items{{
-    {"tls", UrlItem::yes_no},
-    {"tls_ca tls_cert tls_key"},
+inline constexpr std::array<UrlItem, 5> items{{
+    tls_item,
+    tls_files_item,
+    tls_name_item,
     redis::grace_item,
     {"allow_even list_change", UrlItem::yes_no},
 }};

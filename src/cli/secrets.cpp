@@ -21,7 +21,17 @@ constexpr Kind kinds[] = {{"password-file", &Access::no_password},
                           {"tls-ca", &Access::no_tls},
                           {"tls-cert", &Access::no_tls},
                           {"tls-key", &Access::no_tls},
+                          {"tls-name", &Access::no_tls},
                           {"tls-insecure", &Access::no_tls}};
+
+struct TlsValue {
+  std::string_view option, item;
+  std::string Secrets::*to;
+};
+constexpr TlsValue tls_values[] = {{"tls-ca", "tls_ca", &Secrets::tls_ca},
+                                   {"tls-cert", "tls_cert", &Secrets::tls_cert},
+                                   {"tls-key", "tls_key", &Secrets::tls_key},
+                                   {"tls-name", "tls_name", &Secrets::tls_name}};
 
 const Kind* kind_of(std::string_view option) {
   for (const Kind& k : kinds)
@@ -117,28 +127,30 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
   const auto given = [&](std::string_view option) -> const Given* {
     return why_useless(*kind_of(option), store).empty() ? value_for(o, option, url) : nullptr;
   };
-  for (const auto& [option, to] :
-       {std::pair{"tls-ca", &s.tls_ca}, std::pair{"tls-cert", &s.tls_cert},
-        std::pair{"tls-key", &s.tls_key}})
-    if (const Given* g = given(option)) {
-      *to = g->value;
-      if (option == std::string_view("tls-key"))
-        if (const auto safe = judge_secret(*to); !safe)
-          return fail(safe.error().code, fmt::format("{} {}", called(*g), safe.error().message));
-    }
+  const auto is_flag = [](const Given* g) { return g && g->source == Source::flag; };
+  for (const auto& [option, item, to] : tls_values)
+    if (const Given* g = given(option); g && (is_flag(g) || !url.item(item))) s.*to = g->value;
+  const std::string_view item = url.item("sslkey") ? "sslkey" : "tls_key";  // libpq's, or dlock's
+  const bool of_url = s.tls_key.empty();
+  if (const std::string key{of_url ? url.item(item).value_or("") : s.tls_key}; !key.empty())
+    if (const auto safe = judge_secret(key); !safe)
+      return fail(safe.error().code, fmt::format("{} {}",
+                                                 of_url ? fmt::format("{}: {}", store.called, item)
+                                                        : called(*given("tls-key")),
+                                                 safe.error().message));
   s.tls_insecure = given("tls-insecure") != nullptr;
   // A flag, then the URL, then the rest.
-  const auto read = [&](std::string_view option, std::string_view item, const std::string& of_url,
+  const auto read = [&](std::string_view option, std::string_view name, const std::string& in_url,
                         std::string& path, auto reader, std::string& to) -> Result<void> {
     const Given* g = given(option);
-    const bool url_decides = !of_url.empty() && !(g && g->source == Source::flag);
+    const bool url_decides = !in_url.empty() && !is_flag(g);
     if (!g && !url_decides) return {};
-    path = url_decides ? of_url : std::string{g->value};
+    path = url_decides ? in_url : std::string{g->value};
     auto text = reader(path);
     if (!text)
       return fail(
           text.error().code,
-          fmt::format("{} {}", url_decides ? fmt::format("{}: {}", store.called, item) : called(*g),
+          fmt::format("{} {}", url_decides ? fmt::format("{}: {}", store.called, name) : called(*g),
                       text.error().message));
     to = std::move(text->text);
     if (text->once) path.clear();
@@ -146,7 +158,7 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
   };
   TRY_VOID(read("auth-file", "auth_file", store.files.auth, s.auth_file, read_credential, s.auth));
   const Given* file = given("password-file");
-  const bool named = (file && file->source == Source::flag) || !store.files.password.empty();
+  const bool named = is_flag(file) || !store.files.password.empty();
   if (const char* own = password_variable(); !named && (own || !url.password.empty())) {
     if (url.password.empty() && store.factory->access(url).no_password.empty()) s.password = own;
     return s;

@@ -113,7 +113,8 @@ std::string store_options(const Options& o) {
         {"auth-file", o.auth_file},
         {"tls-ca", o.tls_ca},
         {"tls-cert", o.tls_cert},
-        {"tls-key", o.tls_key}})
+        {"tls-key", o.tls_key},
+        {"tls-name", o.tls_name}})
     if (!value.empty() && called(o, name).find(in_a_file) == std::string::npos)
       text.append(" --").append(name).append(" ").append(sh_word(value));
   return text + (o.tls_insecure ? " --tls-insecure" : "");

@@ -19,6 +19,7 @@ struct Secrets {
   std::string auth{};                           // ZooKeeper: scheme:credential
   std::string password_file{}, auth_file{};     // where they came from; empty: from no file
   std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: the URL items of the same names
+  std::string tls_name{};                       // the certificate's; empty: the URL item's
   bool tls_insecure = false;                    // verify no certificate
 };
 
@@ -40,7 +41,7 @@ struct Access {
 // Items of a store's URLs, `?name=value`, that differ in nothing but their names. What judges them,
 // and what reads them, asks this row; a test compares it with the store's page of the manual.
 struct UrlItem {
-  enum Type { text, yes_no, number, duration, choice, identifier };
+  enum Type { text, yes_no, number, duration, choice, identifier, host };
   std::string_view names;  // "tls_ca tls_cert tls_key"; `where.`: every `where.NAME`
   Type type = text;
   // of a number: the greatest, "1000"; a duration: the least, "1s", or empty: any above 0; a
@@ -54,6 +55,13 @@ struct UrlItem {
 
   bool covers(std::string_view name) const noexcept;
 };
+
+// Of every store whose TLS is dlock's own or MySQL's.
+inline constexpr UrlItem tls_item{"tls", UrlItem::choice,       "yes no verify-ca", "",
+                                  "",    "yes, no or verify-ca"};
+inline constexpr UrlItem tls_files_item{"tls_ca tls_cert tls_key"};
+// of PostgreSQL, too
+inline constexpr UrlItem tls_name_item{"tls_name", UrlItem::host};
 
 struct BackendFactory {
   std::string_view family;

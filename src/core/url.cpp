@@ -21,6 +21,19 @@ bool has_control(std::string_view text) noexcept {
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
+bool is_host_name(std::string_view text) noexcept {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '_';
+  });
+}
+
+bool is_ipv6(std::string_view text) noexcept {
+  const std::string_view address = text.substr(0, text.find('%'));  // without the zone
+  return address.find(':') != address.npos &&
+         std::all_of(address.begin(), address.end(),
+                     [](char c) { return is_hex(c) || c == ':' || c == '.'; });
+}
+
 constexpr std::string_view hidden = "***";
 
 bool is_secret_name(std::string_view name) {
@@ -166,21 +179,14 @@ class Parser {
       const std::size_t end = text.find(']');
       if (end == text.npos) return wrong("a '[' has no ']'");
       host.name = decoded(text.substr(1, end - 1), "host");
-      // without the zone
-      const std::string_view address = std::string_view{host.name}.substr(0, host.name.find('%'));
-      const auto fits = [](char c) { return is_hex(c) || c == ':' || c == '.'; };
-      if (address.find(':') == address.npos || !std::all_of(address.begin(), address.end(), fits))
-        return wrong("between '[' and ']' stands no IPv6 address");
+      if (!is_ipv6(host.name)) return wrong("between '[' and ']' stands no IPv6 address");
       text.remove_prefix(end + 1);
       if (!text.empty() && text.front() != ':')
         return wrong("after ']' stands neither ':' nor ','");
     } else {
       host.name = next_until(text, ":");
       if (host.name.empty()) return wrong("a host is empty");
-      const auto fits = [](char c) {
-        return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '_';
-      };
-      if (!std::all_of(host.name.begin(), host.name.end(), fits))
+      if (!is_host_name(host.name))
         return wrong("a host has something else than letters, digits, '.', '-' and '_'");
     }
     if (!text.empty()) host.port = port(text.substr(1));
@@ -215,6 +221,8 @@ class Parser {
 }  // namespace
 
 Result<Url> Url::parse(std::string_view text) { return Parser{text}.parse(); }
+
+bool is_host(std::string_view text) noexcept { return is_host_name(text) || is_ipv6(text); }
 
 std::optional<std::string_view> Url::item(std::string_view name) const {
   for (const auto& [have, value] : items)

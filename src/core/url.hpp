@@ -32,4 +32,7 @@ struct Url {
   std::string redacted() const;  // with `***` for the password, and for items that look like one
 };
 
+// A host name, or an address without brackets: whether it has the characters of one.
+bool is_host(std::string_view) noexcept;
+
 }  // namespace dlock

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which passwords and TLS files go to which backend. Nothing listens at port 1: a command line that
 is accepted ends with 69. (Those of no use for a backend: pure/cli/command_line_test.)"""
-import os, shutil, socket, threading
+import os, shutil, socket, ssl, struct, threading
 import harness
 from harness import write
 
@@ -35,6 +35,71 @@ class Refuser:
                     client.sendall(self.answer + b"\r\n")
         except OSError:
             pass  # dlock has gone
+
+
+class TlsServer:
+    """It ends each connection after the handshake; `seen`: the names that were sent to it, and
+    whether the handshake was completed."""
+
+    def __init__(self, test, certificate, key):
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(certificate, key)
+        self.context.maximum_version = ssl.TLSVersion.TLSv1_2  # which tells both sides of the end
+        self.context.sni_callback = self.named
+        self.seen = []
+        self.listener = socket.create_server(("localhost", 0))
+        self.port = self.listener.getsockname()[1]
+        test.addCleanup(self.listener.close)
+        test.addCleanup(lambda: self.listener.shutdown(socket.SHUT_RDWR))
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def named(self, connection, name, _):
+        connection.name = name
+
+    def accept(self):
+        try:
+            while True:
+                client = self.listener.accept()[0]
+                client.settimeout(10)
+                secure = self.context.wrap_socket(client, True, do_handshake_on_connect=False)
+                with secure:
+                    complete = True
+                    try:
+                        secure.do_handshake()
+                    except OSError:
+                        complete = False
+                    self.seen.append((getattr(secure, "name", None), complete))
+        except OSError:
+            pass  # the end of the test
+
+
+class PlainMysql:
+    """A server that offers no TLS, and what the first client sends to it."""
+
+    def __init__(self, test):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.at = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.bytes = b""
+        test.addCleanup(self.listener.close)
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self):
+        can = 0x1 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x80000  # all that a login needs, but 0x800
+        greeting = (b"\x0a10.11.0-MariaDB\0" + struct.pack("<I", 7) + b"12345678\0" +
+                    struct.pack("<HBHHB", can & 0xffff, 45, 2, can >> 16, 21) + bytes(10) +
+                    b"123456789012\0mysql_native_password\0")
+        with self.listener.accept()[0] as client:
+            client.settimeout(20)
+            client.sendall(struct.pack("<I", len(greeting)) + greeting)
+            try:
+                self.bytes = client.recv(4096)
+            except ConnectionResetError:
+                pass
+
+    def received(self):
+        self.thread.join(30)
+        return self.bytes
 
 
 class Credentials(harness.Case):
@@ -92,11 +157,54 @@ class Credentials(harness.Case):
                       self.shell(f'"$DLOCK" inspect -b {url} --password-file <(:)', wanted=78).err)
 
     def test_private_key(self):
-        """A key that others may read is refused, as a password is."""
+        """A key that others may read is refused, as a password is, whoever names it."""
         write("key.pem", "canary\n", 0o644)
         url = HERE.replace("redis:", "rediss:")
-        self.refused(78, "--tls-key 'key.pem': has mode 0644, which lets others in", "inspect",
-                     "-b", url, "--tls-cert", "ca.pem", "--tls-key", "key.pem")
+        why = "'key.pem': has mode 0644, which lets others in"
+        self.refused(78, "--tls-key " + why, "inspect", "-b", url, "--tls-cert", "ca.pem",
+                     "--tls-key", "key.pem")
+        self.refused(78, "tls_key " + why, "inspect", "-b",
+                     url + "?tls_cert=ca.pem&tls_key=key.pem")
+        self.needs_backend("mysql", "postgresql")
+        self.refused(78, "tls_key " + why, "inspect", "-b",
+                     "mysql://127.0.0.1:1/db?tls=yes&tls_cert=ca.pem&tls_key=key.pem")
+        self.refused(78, "sslkey " + why, "inspect", "-b",
+                     "postgresql://127.0.0.1:1/db?sslcert=ca.pem&sslkey=key.pem")
+
+    def test_name_of_the_server(self):
+        """It is what the certificate must be for, and is sent to the server; what a certificate of
+        an unknown authority needs is said."""
+        self.needs_backend("etcd")
+        self.program("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                     "ec_paramgen_curve:P-256", "-nodes", "-keyout", "own.key", "-out", "own.pem",
+                     "-subj", "/CN=db7", "-addext", "subjectAltName=DNS:db7.example")
+        server = TlsServer(self, "own.pem", "own.key")
+        for url in f"rediss://localhost:{server.port}", f"etcds://localhost:{server.port}":
+            for words, asked, complete in (
+                    (["--tls-ca", "own.pem"], "localhost", False),
+                    (["--tls-ca", "own.pem", "--tls-name", "db7.example"], "db7.example", True),
+                    (["--tls-name", "db7.example"], "db7.example", False)):
+                with self.subTest(url, words=words):
+                    server.seen.clear()
+                    done = self.dlock("inspect", "--connect-timeout", "2s", "-b", url, *words,
+                                      wanted=69 if complete else 77, bound=20)
+                    self.assertEqual({(asked, complete)}, set(server.seen))
+                    if not complete:
+                        self.assertIn("--tls-ca names the authority", done.err)
+
+    def test_server_without_tls(self):
+        """Nobody logs in there when TLS is wanted, however little of it is verified."""
+        self.needs_backend("mysql")
+        with open("/etc/ssl/certs/ca-certificates.crt") as file:
+            write("ca.pem", file.read())
+        for tls, *words in (["yes"], ["yes", "--tls-insecure"],
+                            ["verify-ca", "--tls-ca", "ca.pem"]):
+            with self.subTest(tls, words=words):
+                server = PlainMysql(self)
+                done = self.dlock("inspect", "-b", f"mysql://u:canary@{server.at}/d?tls={tls}",
+                                  *words, wanted=77, bound=20)
+                self.assertNotIn("canary", done.out + done.err)
+                self.assertEqual(b"", server.received())
 
     def test_of_a_table(self):
         """The secrets of a table are for its backend alone."""

@@ -21,7 +21,9 @@ using namespace std::chrono_literals;
 namespace {
 
 using Files = Authority::Files;  // empty: without TLS
-using Open = std::function<std::unique_ptr<Backend>(const std::string& host, const Settings&)>;
+// `tls`: the word of ?tls=, or PostgreSQL's of ?sslmode=
+using Open = std::function<std::unique_ptr<Backend>(const std::string& host, const std::string& tls,
+                                                    const Settings&)>;
 struct Server {
   std::shared_ptr<void> running;
   Open open;
@@ -42,16 +44,18 @@ Server start_redis(const Files& files, const std::string& ca, Asks asks) {
   }
   const auto server = std::make_shared<RedisServer>(setup);
   const auto port = files.cert.empty() ? server->port() : tls_port;
-  return {server, [port](const std::string& host, const Settings& s) {
-            return open_redis(fmt::format("rediss://{}:{}?restart_grace=0", host, port), s);
+  return {server, [port](const std::string& host, const std::string& tls, const Settings& s) {
+            return open_redis(fmt::format("rediss://{}:{}?restart_grace=0&tls={}", host, port, tls),
+                              s);
           }};
 }
 Server start_redlock(const Files& files, const std::string& ca, Asks asks) {
   RedlockMasters::Setup setup{.count = 3};
   if (!files.cert.empty()) setup.tls = [&](std::size_t) { return redis_config(files, ca, asks); };
   const auto masters = std::make_shared<RedlockMasters>(setup);
-  return {masters, [&m = *masters](const std::string& host, const Settings& s) {
-            return open_redlock(m.url_of("", host, "?tls=yes&restart_grace=0"), s);
+  return {masters,
+          [&m = *masters](const std::string& host, const std::string& tls, const Settings& s) {
+            return open_redlock(m.url_of("", host, "?restart_grace=0&tls=" + tls), s);
           }};
 }
 Server start_mysql(const Files& files, const std::string& ca, Asks asks) {
@@ -65,8 +69,9 @@ Server start_mysql(const Files& files, const std::string& ca, Asks asks) {
                   files.cert.empty()      ? "NONE"
                   : asks == Asks::nothing ? "SSL"
                                           : "X509"));
-  return {server, [port = server->port()](const std::string& host, const Settings& s) {
-            return open_mysql(fmt::format("mysql://app@{}:{}/d?tls=yes", host, port), s);
+  return {server, [port = server->port()](const std::string& host, const std::string& tls,
+                                          const Settings& s) {
+            return open_mysql(fmt::format("mysql://app@{}:{}/d?tls={}", host, port, tls), s);
           }};
 }
 Server start_postgresql(const Files& files, const std::string& ca, Asks asks) {
@@ -79,8 +84,10 @@ Server start_postgresql(const Files& files, const std::string& ca, Asks asks) {
     PostgresServer::give(files.key);
   }
   const auto server = std::make_shared<PostgresServer>(setup);
-  return {server, [port = server->port()](const std::string& host, const Settings& s) {
-            return open_postgres(fmt::format("postgresql://postgres@{}:{}/postgres", host, port),
+  return {server, [port = server->port()](const std::string& host, const std::string& tls,
+                                          const Settings& s) {
+            return open_postgres(fmt::format("postgresql://postgres@{}:{}/postgres?sslmode={}",
+                                             host, port, tls == "yes" ? "verify-full" : tls),
                                  s);
           }};
 }
@@ -94,8 +101,8 @@ Server start_etcd(const Files& files, const std::string& ca, Asks asks) {
     setup.flags.insert(setup.flags.end(), {"--client-cert-auth", "--trusted-ca-file", ca});
   const auto server = std::make_shared<EtcdServer>(setup);
   const std::string port = server->host().substr(server->host().rfind(':'));
-  return {server, [port](const std::string& host, const Settings& s) {
-            return open_etcd("etcds://" + host + port, s);
+  return {server, [port](const std::string& host, const std::string& tls, const Settings& s) {
+            return open_etcd("etcds://" + host + port + "?tls=" + tls, s);
           }};
 }
 
@@ -117,9 +124,10 @@ struct Certificates {
 };
 
 // A lock is granted, waited for and handed on, all over this TLS; else why not.
-Result<void> use(const Open& open, const std::string& host, const Settings& s) {
+Result<void> use(const Open& open, const std::string& host, const std::string& tls,
+                 const Settings& s) {
   const Request r = request(*Key::parse("k"), 10s);
-  const auto a = open(host, s), b = open(host, s);
+  const auto a = open(host, tls, s), b = open(host, tls, s);
   auto first = (*a->enqueue(r))->poll(0s);
   // a server may need a moment more
   for (int i = 0; i < 50 && !first && first.error().code == Errc::unavailable; ++i) {
@@ -162,6 +170,8 @@ TEST_CASE("TLS: what each store's client trusts, and shows") {
     const Authority& trusted;
     const Files& shown;
     bool good;
+    const char* name = "";  // that is expected, unless it is the host
+    const char* tls = "yes";
   };
   for (const Row& row :
        {Row{"by name", c.good, Asks::nothing, "localhost", c.ours, none, true},
@@ -170,6 +180,20 @@ TEST_CASE("TLS: what each store's client trusts, and shows") {
         Row{"another name", c.misnamed, Asks::nothing, "localhost", c.ours, none, false},
         Row{"another address", c.misnamed, Asks::nothing, "127.0.0.1", c.ours, none, false},
         Row{"expired", c.old, Asks::nothing, "localhost", c.ours, none, false},
+        Row{"the name that is expected", c.misnamed, Asks::nothing, "localhost", c.ours, none, true,
+            "db7.example"},
+        Row{"the address that is expected", c.misnamed, Asks::nothing, "localhost", c.ours, none,
+            true, "127.0.0.2"},
+        Row{"not the name that is expected", c.good, Asks::nothing, "localhost", c.ours, none,
+            false, "db7.example"},
+        Row{"the name, of another authority", c.misnamed, Asks::nothing, "localhost", c.theirs,
+            none, false, "db7.example"},
+        Row{"the chain alone", c.misnamed, Asks::nothing, "localhost", c.ours, none, true, "",
+            "verify-ca"},
+        Row{"the chain alone, of another authority", c.misnamed, Asks::nothing, "localhost",
+            c.theirs, none, false, "", "verify-ca"},
+        Row{"the chain alone, expired", c.old, Asks::nothing, "localhost", c.ours, none, false, "",
+            "verify-ca"},
         Row{"ours is asked for", c.good, Asks::certificate, "localhost", c.ours, c.client, true},
         Row{"ours is missing", c.good, Asks::certificate, "localhost", c.ours, none, false},
         Row{"ours is a stranger's", c.good, Asks::certificate, "localhost", c.ours, c.stranger,
@@ -180,7 +204,8 @@ TEST_CASE("TLS: what each store's client trusts, and shows") {
     s.tls_ca = row.trusted.file();
     s.tls_cert = row.shown.cert;
     s.tls_key = row.shown.key;
-    const auto used = use(server.open, row.host, s);
+    s.tls_name = row.name;
+    const auto used = use(server.open, row.host, row.tls, s);
     INFO((used ? "" : used.error().message));
     CHECK(used.has_value() == row.good);
     // MariaDB ends the connection of a stranger without a word
@@ -191,7 +216,8 @@ TEST_CASE("TLS: what each store's client trusts, and shows") {
   const Server plain = kind.start(none, "", Asks::nothing);
   Settings s = quick(1s, 1s);
   s.tls_ca = c.ours.file();
-  CHECK_FALSE((*plain.open("127.0.0.1", s)->enqueue(request(*Key::parse("k"))))->poll(0s));
+  for (const char* tls : {"yes", "verify-ca"})
+    CHECK_FALSE((*plain.open("127.0.0.1", tls, s)->enqueue(request(*Key::parse("k"))))->poll(0s));
 }
 
 int main(int argc, char** argv) {

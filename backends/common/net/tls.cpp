@@ -79,9 +79,10 @@ Result<TlsContext> TlsContext::create(const TlsOptions& options) {
   if (!context) return fail(Errc::internal, fmt::format("TLS cannot be initialised: {}", reason()));
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_default_passwd_cb(context, no_passphrase);
-  made.verify_ = !options.insecure;
-  SSL_CTX_set_verify(context, made.verify_ ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
-  if (made.verify_) TRY_VOID(trust(context, options.ca));
+  made.options_ = options;
+  const bool verify = options.verify != TlsOptions::Verify::nothing;
+  SSL_CTX_set_verify(context, verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
+  if (verify) TRY_VOID(trust(context, options.ca));
   TRY_VOID(identify(context, options.cert, options.key));
   return made;
 }
@@ -90,12 +91,11 @@ Tls::Tls(const TlsContext& context, const std::string& host)
     : ssl_(SSL_new(context.context_.get())), in_(BIO_new(BIO_s_mem())), out_(BIO_new(BIO_s_mem())) {
   SSL_set_bio(ssl_.get(), in_, out_);
   SSL_set_connect_state(ssl_.get());
-  if (is_address(host)) {
-    X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), host.c_str());
-  } else {
-    SSL_set_tlsext_host_name(ssl_.get(), host.c_str());
-    SSL_set1_host(ssl_.get(), host.c_str());
-  }
+  const std::string& name = context.options_.name_of(host);
+  const bool verify = context.options_.verify == TlsOptions::Verify::name, ip = is_address(name);
+  if (!ip) SSL_set_tlsext_host_name(ssl_.get(), name.c_str());
+  if (verify && ip) X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), name.c_str());
+  if (verify && !ip) SSL_set1_host(ssl_.get(), name.c_str());
 }
 
 void Tls::feed(std::string_view wire) {
@@ -117,9 +117,12 @@ Result<bool> Tls::handshake(std::string_view wire, std::string& out) {
   if (result == 1) return true;
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return false;
   const long verdict = SSL_get_verify_result(ssl_.get());
+  const bool outdated =
+      verdict == X509_V_ERR_CERT_HAS_EXPIRED || verdict == X509_V_ERR_CERT_NOT_YET_VALID;
   if (verdict != X509_V_OK)
     return fail(Errc::denied,
-                fmt::format("certificate refused: {}", X509_verify_cert_error_string(verdict)));
+                fmt::format("certificate refused: {}{}", X509_verify_cert_error_string(verdict),
+                            outdated ? "" : fmt::format(" ({})", tls_advice)));
   const unsigned long code = ERR_peek_error();
   const bool plain = ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER ||
                      ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST;

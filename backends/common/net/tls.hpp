@@ -2,8 +2,8 @@
 // TLS as a codec: bytes in, bytes out. The socket, its deadlines and its poll(2) stay in
 // Connection.
 //
-// Always: TLS 1.2 or newer, the chain and the host name verified, the name sent (SNI). No fallback
-// from TLS to plain text.
+// Always: TLS 1.2 or newer, the name sent (SNI), no fallback from TLS to plain text. The chain and
+// the name of the server are verified, unless TlsOptions::verify asks for less.
 #pragma once
 #include <memory>
 #include <string>
@@ -28,7 +28,7 @@ class TlsContext {
     void operator()(ssl_ctx_st*) const noexcept;
   };
   std::unique_ptr<ssl_ctx_st, Free> context_;
-  bool verify_ = true;
+  TlsOptions options_;
 };
 
 class Tls {

@@ -14,6 +14,7 @@
 #include "common/lookup.hpp"
 #include "core/text.hpp"
 #include "mysql/client/connection.hpp"
+#include "mysql/client/found_host.hpp"
 #include "mysql/client/steps.hpp"
 #include "util/wait.hpp"
 
@@ -53,14 +54,20 @@ std::string plugin_advice(const std::string& dir, std::string_view text) {
 
 void use_tls(MYSQL* m, const TlsOptions& tls) {
   const auto path = [](const std::string& s) { return s.empty() ? nullptr : s.c_str(); };
-  ::mysql_ssl_set(m, path(tls.key), path(tls.cert), tls.insecure ? nullptr : path(tls.ca), nullptr,
-                  nullptr);
+  using Verify = TlsOptions::Verify;
+  ::mysql_ssl_set(m, path(tls.key), path(tls.cert),
+                  tls.verify == Verify::nothing ? nullptr : path(tls.ca), nullptr, nullptr);
 #ifdef MARIADB_PACKAGE_VERSION
   ::mysql_options(m, MYSQL_OPT_SSL_ENFORCE, &on);
-  // 3.3 does not unless asked
-  if (!tls.insecure) ::mysql_options(m, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &on);
+  // 3.3 verifies the name only if asked to, the chain always if it has a file of authorities. And
+  // it logs in without TLS at a server that offers none, except with this option, or with a
+  // fingerprint to compare: an empty one is compared with nothing.
+  if (tls.verify == Verify::name) ::mysql_options(m, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &on);
+  else ::mysql_options(m, MARIADB_OPT_TLS_PEER_FP, "");
 #else
-  const unsigned mode = tls.insecure ? SSL_MODE_REQUIRED : SSL_MODE_VERIFY_IDENTITY;
+  const unsigned mode = tls.verify == Verify::nothing ? SSL_MODE_REQUIRED
+                        : tls.verify == Verify::chain ? SSL_MODE_VERIFY_CA
+                                                      : SSL_MODE_VERIFY_IDENTITY;
   ::mysql_options(m, MYSQL_OPT_SSL_MODE, &mode);
 #endif
   ::mysql_options(m, MYSQL_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3");
@@ -77,7 +84,7 @@ const char* or_null(const std::string& s) noexcept { return s.empty() ? nullptr 
 // Connects, and exchanges the messages of the login.
 //
 // Connector/C does it in steps, so the waits are ours and end on time, whether the server is
-// silent, slow, or far away. (The look-up of a name is not done in steps: see hosts_of.) Oracle's
+// silent, slow, or far away. (The look-up of a name is not done in steps: see FoundHost.) Oracle's
 // library has timeouts in whole seconds for the address and for each answer, and these are the
 // bound.
 enum class LogIn { done, failed, too_late };
@@ -122,17 +129,13 @@ LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& ho
 }
 #endif
 
-// What the library connects to. It looks up a name by itself, without a bound, so it gets
-// addresses; except where it has to verify the name in the server's certificate: then the name,
-// once the name service has answered us.
-Result<std::vector<std::string>> hosts_of(const Options& o, const Server& at, Deadline until) {
-  std::vector<std::string> hosts{at.host};
-  if (!at.socket.empty()) return hosts;
+// Empty ones of a unix socket.
+Result<std::vector<std::string>> addresses_of(const Server& at, Deadline until) {
+  std::vector<std::string> addresses;
+  if (!at.socket.empty()) return std::vector<std::string>(1);
   TRY(found, look_up(at.host, at.port, until));
-  if (o.tls && !o.tls->insecure) return hosts;
-  hosts.clear();
-  for (const Address& a : found) hosts.push_back(a.text());
-  return hosts;
+  for (const Address& a : found) addresses.push_back(a.text());
+  return addresses;
 }
 
 }  // namespace
@@ -140,15 +143,15 @@ Result<std::vector<std::string>> hosts_of(const Options& o, const Server& at, De
 Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server,
                                                      Duration timeout, int answers) {
   const Deadline until = later(Clock::now(), timeout);
-  TRY(hosts, hosts_of(options, server, until));
+  TRY(addresses, addresses_of(server, until));
   for (std::size_t i = 0;; ++i) {
     std::unique_ptr<Connection> c{new Connection(server)};
     // A silent address must not use up the time of the others.
     const auto left = std::chrono::duration_cast<Duration>(until - Clock::now());
     const auto share =
-        std::max(left, Duration{1'000}) / static_cast<Duration::rep>(hosts.size() - i);
-    if (auto ok = c->connect(options, hosts[i], share, answers); !ok) {
-      if (i + 1 < hosts.size() && retryable(ok.error().code)) continue;
+        std::max(left, Duration{1'000}) / static_cast<Duration::rep>(addresses.size() - i);
+    if (auto ok = c->connect(options, addresses[i], share, answers); !ok) {
+      if (i + 1 < addresses.size() && retryable(ok.error().code)) continue;
       return fail(std::move(ok.error()));
     }
     TRY_VOID(c->set_up(options, later(Clock::now(), options.op_timeout)));
@@ -157,8 +160,11 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, con
   }
 }
 
-Result<void> Connection::connect(const Options& o, const std::string& host, Duration timeout,
+Result<void> Connection::connect(const Options& o, const std::string& address, Duration timeout,
                                  int answers) {
+  const bool by_name = o.tls && o.tls->verify == TlsOptions::Verify::name;
+  const std::string& host = by_name ? o.tls->name_of(at_.host) : address;
+  const FoundHost found{host, address};
   handle_ = ::mysql_init(nullptr);
   if (!handle_) return fail(Errc::internal, "the client library does not start");
   const unsigned connect = whole_seconds(timeout), exchange = whole_seconds(o.op_timeout);

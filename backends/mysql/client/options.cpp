@@ -16,7 +16,7 @@ constexpr std::uint16_t usual_port = 3306;
 class Parser {
  public:
   Parser(const Url& url, const Traits& traits, const Settings& settings)
-      : url_(url), traits_(traits), settings_(settings), items_(items, url, traits, settings) {}
+      : url_(url), traits_(traits), items_(items, url, traits, settings) {}
 
   Result<Options> parse() {
     static_cast<LoginOptions&>(made_) = items_.login_options();
@@ -76,20 +76,12 @@ class Parser {
 
   // Errc::config: a file that the library cannot read, or a FIFO, on which it would block.
   Result<void> tls(const ClientDefaults& defaults) {
-    made_.tls = items_.tls(false, url_.scheme == "mysql+unix", "add tls=yes");
-    const auto fill = [&](std::string& path, std::string_view item,
-                          const std::optional<std::string>& own) {
-      if (path.empty() && !url_.item(item)) path = own.value_or("");
-    };
-    if (made_.tls) {
-      fill(made_.tls->ca, "tls_ca", defaults.ssl_ca);
-      fill(made_.tls->cert, "tls_cert", defaults.ssl_cert);
-      fill(made_.tls->key, "tls_key", defaults.ssl_key);
-    }
-    const TlsOptions files = made_.tls.value_or(
-        TlsOptions{settings_.tls_ca, settings_.tls_cert, settings_.tls_key, false});
-    for (const std::string* path : {&files.key, &files.cert, &files.ca})
-      if (const char* why = trouble_with_file(*path, path == &files.ca))
+    made_.tls = items_.tls(false, url_.scheme == "mysql+unix", "add tls=yes",
+                           {defaults.ssl_ca.value_or(""), defaults.ssl_cert.value_or(""),
+                            defaults.ssl_key.value_or("")});
+    if (!made_.tls) return {};
+    for (const std::string* path : {&made_.tls->key, &made_.tls->cert, &made_.tls->ca})
+      if (const char* why = trouble_with_file(*path, path == &made_.tls->ca))
         return fail(Errc::config, fmt::format("{}: {}", quoted(*path), why));
     return {};
   }
@@ -115,7 +107,6 @@ class Parser {
 
   const Url& url_;
   const Traits& traits_;
-  const Settings& settings_;
   UrlItems items_;
   Options made_;
 };
@@ -125,7 +116,7 @@ class Parser {
 Access access(const Url& url) {
   Access a{.port = usual_port, .no_auth = "it has passwords (--password-file)"};
   if (url.scheme == "mysql+unix") a.no_tls = "a unix socket has no TLS";
-  else if (url.item("tls") != "yes") a.no_tls = "it is without TLS; add tls=yes";
+  else if (!asks_for_tls(url)) a.no_tls = "it is without TLS; add tls=yes";
   return a;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include "common/exchange.hpp"
+#include "common/url_items.hpp"
 #include "core/text.hpp"
 
 namespace dlock::mysql {
@@ -117,9 +118,7 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
       {mysql_account_locked, none, Errc::denied, "the account is locked"},
       {mysql_secure_transport_required, none, Errc::denied, "the server wants TLS: add ?tls=yes"},
       {mariadb_account_locked, none, Errc::denied, "the account is locked"},
-      {CR_SSL_CONNECTION_ERROR, none, Errc::denied,
-       "TLS: --tls-ca names the authority that signed the server's certificate, which must be for "
-       "the host in the URL"},
+      {CR_SSL_CONNECTION_ERROR, none, Errc::denied, tls_advice},
       {CR_SECURE_AUTH, none, Errc::denied},
       {CR_AUTH_PLUGIN_CANNOT_LOAD, none, Errc::denied},
       {CR_AUTH_PLUGIN_ERR, none, Errc::denied},

@@ -65,7 +65,7 @@ Result<void> Connection::connect(const Options& o, const Address* address, Deadl
   const auto add = [&](std::string_view name, std::string value) {
     if (!value.empty()) parameters.emplace_back(name, std::move(value));
   };
-  add("host", at_.socket.empty() ? at_.host : at_.socket);
+  add("host", !at_.socket.empty() ? at_.socket : !o.tls_name.empty() ? o.tls_name : at_.host);
   if (address) add("hostaddr", address->text());
   add("port", std::to_string(at_.port));
   add("dbname", o.database);

@@ -72,13 +72,20 @@ std::string sslmode_of(std::string_view service) {
 
 // Errc::config: a file that the library cannot read, or a FIFO, on which it would block.
 Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o) {
-  const bool files = !s.tls_ca.empty() || !s.tls_cert.empty() || !s.tls_key.empty();
+  o.tls_name = !s.tls_name.empty() ? s.tls_name : items.text("tls_name");
+  const std::pair<std::string_view, const std::string*> given[] = {{"--tls-ca", &s.tls_ca},
+                                                                   {"--tls-cert", &s.tls_cert},
+                                                                   {"--tls-key", &s.tls_key},
+                                                                   {"--tls-name", &o.tls_name}};
+  const auto* const first = std::find_if(std::begin(given), std::end(given),
+                                         [](const auto& g) { return !g.second->empty(); });
   const char* of_environment = std::getenv("PGSSLMODE");
   const std::string_view environment = of_environment ? of_environment : "";
   const auto in_url = url.item("sslmode");
-  if (files || s.tls_insecure) {
+  if (first != std::end(given) || s.tls_insecure) {
     constexpr std::string_view allowed = "verify-ca or verify-full beside the --tls options";
-    if (on_socket(url)) items.wrong("--tls-ca", s.tls_ca, "nothing: a unix socket has no TLS");
+    if (on_socket(url) && first != std::end(given))
+      items.wrong(first->first, *first->second, "nothing: a unix socket has no TLS");
     if (in_url && !verifies(*in_url) && !s.tls_insecure) items.wrong("sslmode", *in_url, allowed);
     if (!in_url && !environment.empty() && !verifies(environment) && !s.tls_insecure)
       items.wrong("PGSSLMODE", environment, allowed);

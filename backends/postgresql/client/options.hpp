@@ -23,9 +23,10 @@ struct Server {
 struct Options : LoginOptions {
   std::vector<Server> servers;  // the first that answers and writes is used
   std::string database;
-  std::string prefix;                                        // of every key
-  bool poll = false;                                         // wake=poll: no advisory locks
-  std::string key_kind;                                      // of recipe advisory
+  std::string prefix;    // of every key
+  bool poll = false;     // wake=poll: no advisory locks
+  std::string key_kind;  // of recipe advisory
+  std::string tls_name;  // for whom the certificate must be; empty: the host
   std::vector<std::pair<std::string, std::string>> library;  // for libpq, as they are
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "postgresql/client/server_error.hpp"
 #include <algorithm>
+#include "common/url_items.hpp"
 
 namespace dlock::postgresql {
 namespace {
@@ -95,9 +96,7 @@ Error as_login_error(std::string_view where, std::string_view text) {
   if (has(text, "private key file") || has(text, "certificate file"))
     return refused(Errc::config, "connect", where, shown, "");
   if (has(text, "certificate") || has(text, "SSL"))
-    return refused(Errc::denied, "connect", where, shown,
-                   "TLS: --tls-ca names the authority that signed the server's certificate, which "
-                   "must be for the host of the URL");
+    return refused(Errc::denied, "connect", where, shown, tls_advice);
   if (has(text, "authentication")) return refused(Errc::denied, "connect", where, shown, login);
   return refused(Errc::unavailable, "connect", where, shown, "");
 }

@@ -8,6 +8,7 @@
 #include "core/duration.hpp"
 #include "core/sequencer.hpp"
 #include "core/text.hpp"
+#include "core/url.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -87,6 +88,13 @@ Result<void> kill_after(Options& o, std::string_view value) {
 
 Result<void> watch(Options& o, std::string_view value) {
   return positive_duration<&Options::watch>(o, value.empty() ? "2s" : value);
+}
+
+Result<void> tls_name(Options& o, std::string_view value) {
+  if (!is_host(value))
+    return fail(Errc::usage,
+                fmt::format("{} is neither the name of a host nor an address", quoted(value)));
+  return text<&Options::tls_name>(o, value);
 }
 
 Result<void> max_waiters(Options& o, std::string_view value) {
@@ -351,6 +359,9 @@ constexpr Option all_options[] = {
     {"tls-cert", 0, "F", with_backend, G::common, "the client certificate", text<&O::tls_cert>,
      twin},
     {"tls-key", 0, "F", with_backend, G::common, "its private key", text<&O::tls_key>, twin},
+    {"tls-name", 0, "HOST", with_backend, G::common,
+     "the name to expect in the server's certificate, and to send", tls_name, twin,
+     "the host of the URL"},
     {"tls-insecure", 0, nullptr, with_backend, G::common, "do not verify certificates (insecure)",
      on<&O::tls_insecure>},
     {"quiet", 'q', nullptr, everywhere, G::common, "print errors only", quiet, twin, none,

@@ -44,7 +44,7 @@ struct StoreOptions {
   std::optional<Duration> op_timeout;
   Duration connect_timeout{5'000'000};
   Duration ttl{30'000'000};
-  std::string_view password_file, auth_file, tls_ca, tls_cert, tls_key;
+  std::string_view password_file, auth_file, tls_ca, tls_cert, tls_key, tls_name;
   bool tls_insecure = false;
 };
 

@@ -45,6 +45,11 @@ TEST_CASE("forms of a redis URL") {
   CHECK(socket.servers.front().socket == "/run/redis.sock");
   CHECK(socket.database == 2);
   CHECK(parse("redis://h?tls=yes").value().tls);
+  CHECK(parse("rediss://h?tls_name=db7.example").value().tls->name == "db7.example");
+  CHECK(parse("rediss://h").value().tls->name_of("h") == "h");
+  using Verify = TlsOptions::Verify;
+  CHECK(parse("rediss://h").value().tls->verify == Verify::name);
+  CHECK(parse("redis://h?tls=verify-ca&tls_ca=/ca.pem").value().tls->verify == Verify::chain);
 }
 
 TEST_CASE("URLs of sentinels and clusters") {
@@ -74,8 +79,10 @@ TEST_CASE("settings override the URL, the URL overrides the environment") {
   CHECK(parse("redis://:in-url@h").value().password == "in-url");
   settings.password = "set";
   settings.tls_ca = "/set.pem";
+  settings.tls_name = "set.example";
   CHECK(parse("redis://:in-url@h", settings).value().password == "set");
   CHECK(parse("rediss://h?tls_ca=/url.pem", settings).value().tls->ca == "/set.pem");
+  CHECK(parse("rediss://h?tls_name=url.example", settings).value().tls->name == "set.example");
   ::unsetenv("REDISCLI_AUTH");
 }
 
@@ -86,7 +93,10 @@ TEST_CASE("an error names the item, its value and what is allowed") {
   CHECK(why_not("redis://a?db=1").find("redis+unix only") != std::string::npos);
   CHECK(why_not("redis+unix://host/x").find("three slashes") != std::string::npos);
   CHECK(why_not("redis+unix:///s?tls=yes").find("unix socket") != std::string::npos);
-  CHECK(why_not("redis://a?tls=maybe").find("yes or no") != std::string::npos);
+  CHECK(why_not("redis://a?tls=maybe").find("yes, no or verify-ca") != std::string::npos);
+  CHECK(why_not("redis://a?tls=verify-ca").find("beside --tls-ca") != std::string::npos);
+  CHECK(why_not("redis://a?tls_name=b").find("without TLS") != std::string::npos);
+  CHECK(why_not("rediss://a?tls_name=b%20c").find("the name of a host") != std::string::npos);
   CHECK(why_not("rediss://a?tls=no").find("rediss") != std::string::npos);
   CHECK(why_not("redis://a?tls_ca=/x").find("without TLS") != std::string::npos);
   CHECK(why_not("redis://a?replicas=-1").find("replicas is '-1'") != std::string::npos);

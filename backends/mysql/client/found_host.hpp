@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client library connects to the host that it verifies in the certificate, and looks it up by
+// itself, without a bound. Here its look-up is answered with an address that is known already.
+#pragma once
+#include <string>
+
+namespace dlock::mysql {
+
+// As long as this and the two strings live, `host` has that address for this thread.
+class FoundHost {
+ public:
+  FoundHost(const std::string& host, const std::string& address) noexcept;
+  ~FoundHost();
+  FoundHost(const FoundHost&) = delete;
+  FoundHost& operator=(const FoundHost&) = delete;
+};
+
+}  // namespace dlock::mysql
