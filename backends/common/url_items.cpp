@@ -67,6 +67,11 @@ std::string Endpoint::text() const {
 }
 
 bool LoginOptions::read_password_again() {
+  const bool is_new = Login::read_password_again();
+  return sentinels.read_password_again() || is_new;
+}
+
+bool Login::read_password_again() {
   if (password_file.empty()) return false;
   auto now = read_secret(password_file);
   if (!now || now->text == password) return false;
@@ -125,7 +130,7 @@ StoreOptions UrlItems::store_options() const {
 }
 
 LoginOptions UrlItems::login_options() const {
-  return {store_options(), url_.user, password(), settings_.password_file};
+  return {store_options(), {url_.user, password(), settings_.password_file}};
 }
 
 std::string UrlItems::prefix(std::string_view native) const {

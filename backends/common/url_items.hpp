@@ -36,14 +36,20 @@ inline constexpr std::string_view tls_advice =
 
 bool asks_for_tls(const Url&);  // by ?tls=
 
-// How to log in to servers.
-struct LoginOptions : StoreOptions {
-  std::string user, password;
-  std::string password_file;        // that it came from; empty: from none
-  std::optional<TlsOptions> tls{};  // not of a client library that has options of its own
+struct Login {
+  std::string user{}, password{};
+  std::string password_file{};  // that it came from; empty: from none
 
   // Reads the file of the password again. True: it has another one, which is in `password` now.
   bool read_password_again();
+};
+
+// How to log in to servers.
+struct LoginOptions : StoreOptions, Login {
+  std::optional<TlsOptions> tls{};  // not of a client library that has options of its own
+  Login sentinels{};                // of Redis; without a password: as of the servers
+
+  bool read_password_again();  // of both
 };
 
 // The address of such a server: host and port, or a unix socket.

@@ -23,6 +23,7 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
 
 Access access(const Url& url) {
   Access a{.port = usual_port(url.scheme), .no_auth = "it has passwords (--password-file)"};
+  if (url.scheme == "redis+sentinel") a.no_sentinels = "";
   if (url.scheme == "redis+unix") a.no_tls = "a unix socket has no TLS";
   else if (url.scheme != "rediss" && !asks_for_tls(url))
     a.no_tls = url.scheme == "redis" ? "it is without TLS; use rediss:// or tls=yes"

@@ -11,11 +11,12 @@ inline constexpr std::array<std::string_view, 5> schemes{"redis", "rediss", "red
                                                          "redis+sentinel", "redis+cluster"};
 inline constexpr UrlItem grace_item{
     "restart_grace", UrlItem::duration, "0", "30s", "", "a duration such as 30s, or 0"};
-inline constexpr std::array<UrlItem, 8> items{{
+inline constexpr std::array<UrlItem, 9> items{{
     {"db", UrlItem::number, "1000000", "0", "", "", "/N behind the host"},
     tls_item,
     tls_files_item,
     tls_name_item,
+    {"sentinel_user"},
     {"replicas", UrlItem::number, "1000", "0"},
     grace_item,
     {"stale_after", UrlItem::duration, "", "", "setnx-expire", "a duration above 0, such as 1h"},

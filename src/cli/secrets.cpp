@@ -18,6 +18,7 @@ struct Kind {
 };
 constexpr Kind kinds[] = {{"password-file", &Access::no_password},
                           {"auth-file", &Access::no_auth},
+                          {"", &Access::no_sentinels},  // no option: an item, and a variable
                           {"tls-ca", &Access::no_tls},
                           {"tls-cert", &Access::no_tls},
                           {"tls-key", &Access::no_tls},
@@ -76,17 +77,20 @@ std::string_view why_useless(const Kind& kind, const Store& s) {
                            : std::string_view{"it has no secrets"};
 }
 
+constexpr const char* password_variable = "DLOCK_PASSWORD";
+constexpr const char* sentinel_variable = "DLOCK_SENTINEL_PASSWORD";
 // NOLINTNEXTLINE(concurrency-mt-unsafe): no thread exists
-const char* password_variable() { return std::getenv("DLOCK_PASSWORD"); }
+const char* value_of(const char* variable) { return std::getenv(variable); }
 
 }  // namespace
 
 SecretFiles extract_secret_files(Url& url) {
   SecretFiles files;
   std::erase_if(url.items, [&](const auto& item) {
-    std::string* const file = item.first == "password_file" ? &files.password
-                              : item.first == "auth_file"   ? &files.auth
-                                                            : nullptr;
+    std::string* const file = item.first == "password_file"            ? &files.password
+                              : item.first == "auth_file"              ? &files.auth
+                              : item.first == "sentinel_password_file" ? &files.sentinels
+                                                                       : nullptr;
     if (file) *file = item.second;
     return file != nullptr;
   });
@@ -97,7 +101,8 @@ Result<void> all_useful(const Options& o, std::span<const Store> stores) {
   for (const Store& s : stores)
     for (const auto& [kind, item, file] :
          {std::tuple{&kinds[0], "password_file", &s.files.password},
-          std::tuple{&kinds[1], "auth_file", &s.files.auth}})
+          std::tuple{&kinds[1], "auth_file", &s.files.auth},
+          std::tuple{&kinds[2], "sentinel_password_file", &s.files.sentinels}})
       if (const auto why = why_useless(*kind, s); !file->empty() && !why.empty())
         return fail(s.blame, fmt::format("{}: {}: no use for {}: {}", s.called, s.url.redacted(),
                                          item, why));
@@ -116,8 +121,10 @@ Result<void> all_useful(const Options& o, std::span<const Store> stores) {
   for (const Given& g : o.values)
     if (const Kind* kind = kind_of(g.option->name); kind && !g.off)
       TRY_VOID(judge(*kind, &g, g.source == Source::flag ? Errc::usage : Errc::config, called(g)));
-  return password_variable() ? judge(kinds[0], nullptr, Errc::config, "DLOCK_PASSWORD")
-                             : Result<void>{};
+  for (const auto& [kind, variable] :
+       {std::pair{&kinds[0], password_variable}, std::pair{&kinds[2], sentinel_variable}})
+    if (value_of(variable)) TRY_VOID(judge(*kind, nullptr, Errc::config, variable));
+  return {};
 }
 
 Result<Secrets> find_secrets(const Options& o, const Store& store) {
@@ -157,9 +164,14 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
     return {};
   };
   TRY_VOID(read("auth-file", "auth_file", store.files.auth, s.auth_file, read_credential, s.auth));
+  TRY_VOID(read("", "sentinel_password_file", store.files.sentinels, s.sentinel_password_file,
+                read_secret, s.sentinel_password));
+  if (const char* own = value_of(sentinel_variable);
+      own && s.sentinel_password.empty() && store.factory->access(url).no_sentinels.empty())
+    s.sentinel_password = own;
   const Given* file = given("password-file");
   const bool named = is_flag(file) || !store.files.password.empty();
-  if (const char* own = password_variable(); !named && (own || !url.password.empty())) {
+  if (const char* own = value_of(password_variable); !named && (own || !url.password.empty())) {
     if (url.password.empty() && store.factory->access(url).no_password.empty()) s.password = own;
     return s;
   }

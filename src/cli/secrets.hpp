@@ -13,10 +13,10 @@
 
 namespace dlock::cli {
 
-// The items `password_file` and `auth_file` of a URL: files of secrets for this backend alone, as
-// `dlock bench` needs with several.
+// The items `password_file`, `auth_file` and `sentinel_password_file` of a URL: files of secrets
+// for this backend alone, as `dlock bench` needs with several.
 struct SecretFiles {
-  std::string password, auth;  // paths; empty: not given
+  std::string password, auth, sentinels;  // paths; empty: not given
 };
 SecretFiles extract_secret_files(Url&);  // removes the items: the backends do not know them
 
@@ -28,8 +28,9 @@ Result<void> all_useful(const Options&, std::span<const Store>);
 
 // Of what the URL can use. The password: --password-file, then the URL's item, then its password
 // (left empty here), then DLOCK_PASSWORD, then password-file of the environment or a configuration
-// file. The credentials for ZooKeeper likewise. Errc::usage or Errc::config: a file that cannot be
-// read or that others may read.
+// file. That of sentinels: the URL's item, then DLOCK_SENTINEL_PASSWORD. The credentials for
+// ZooKeeper likewise. Errc::usage or Errc::config: a file that cannot be read or that others may
+// read.
 Result<Secrets> find_secrets(const Options&, const Store&);
 
 // The values of tables that are for another server than this; empty: there are none.

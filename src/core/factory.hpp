@@ -16,8 +16,10 @@ namespace dlock {
 struct Secrets {
   // empty: the URL's, then the service's own source (a variable, a file)
   std::string password{};
-  std::string auth{};                           // ZooKeeper: scheme:credential
-  std::string password_file{}, auth_file{};     // where they came from; empty: from no file
+  std::string auth{};                        // ZooKeeper: scheme:credential
+  std::string password_file{}, auth_file{};  // where they came from; empty: from no file
+  // of sentinels; empty: as above
+  std::string sentinel_password{}, sentinel_password_file{};
   std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: the URL items of the same names
   std::string tls_name{};                       // the certificate's; empty: the URL item's
   bool tls_insecure = false;                    // verify no certificate
@@ -35,6 +37,7 @@ struct Access {
   std::uint16_t port = 0;  // of a host without one
   // why it has no use for these; empty: it has
   std::string_view no_password{}, no_auth{}, no_tls{};
+  std::string_view no_sentinels = "it has no sentinels";
   std::string_view in_clear{};  // a warning for who logs in; empty: none
 };
 

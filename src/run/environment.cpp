@@ -70,6 +70,7 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
   };
   const auto remove = [&](std::string_view name) { out.append(name).push_back('\0'); };
   remove("DLOCK_PASSWORD");
+  remove("DLOCK_SENTINEL_PASSWORD");
   if (plan.publish_id) {
     std::string runs;
     for (const std::string& run : runs_around()) runs += run + ':';

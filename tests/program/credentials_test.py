@@ -37,6 +37,72 @@ class Refuser:
             pass  # dlock has gone
 
 
+class Resp:
+    """A server that reads commands as Redis does; `reply`, called with the client and the words of
+    each, returns the answer."""
+
+    def __init__(self, test, reply):
+        self.reply = reply
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.at = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        test.addCleanup(self.listener.close)
+        test.addCleanup(lambda: self.listener.shutdown(socket.SHUT_RDWR))
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        try:
+            while True:
+                threading.Thread(target=self.serve, args=(self.listener.accept()[0],),
+                                 daemon=True).start()
+        except OSError:
+            pass  # the end of the test
+
+    def serve(self, client):
+        try:
+            with client, client.makefile("rb") as lines:
+                while head := lines.readline():
+                    words = []
+                    for _ in range(int(head[1:])):
+                        size = int(lines.readline()[1:])
+                        words.append(lines.read(size).decode())
+                        lines.readline()
+                    client.sendall(self.reply(client, words).encode())
+        except OSError:
+            pass  # dlock has gone
+
+
+def bulk(*texts):
+    all_of_them = "".join(f"${len(text)}\r\n{text}\r\n" for text in texts)
+    return all_of_them if len(texts) == 1 else f"*{len(texts)}\r\n{all_of_them}"
+
+
+class Sentinel(Resp):
+    """It asks for this login, unless empty, and names this master."""
+
+    def __init__(self, test, login, master):
+        self.login, self.master = login, master
+        self.known = set()
+        super().__init__(test, self.answer)
+        self.url = f"redis+sentinel://{self.at}/main"
+
+    def answer(self, client, words):
+        if words[0] == "AUTH":
+            if not self.login:
+                return ("-ERR AUTH <password> called without any password configured for the "
+                        "default user. Are you sure your configuration is correct?\r\n")
+            if words[1:] != self.login:
+                return "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+            self.known.add(client)
+            return "+OK\r\n"
+        if self.login and client not in self.known:
+            return "-NOAUTH Authentication required.\r\n"
+        if words[0] == "SENTINEL":
+            return bulk(*self.master.split(":"))
+        if words[0] == "INFO":
+            return bulk("redis_version:7.0.15\r\nredis_mode:sentinel\r\n")
+        return f"-ERR unknown command '{words[0]}', with args beginning with: \r\n"
+
+
 class TlsServer:
     """It ends each connection after the handshake; `seen`: the names that were sent to it, and
     whether the handshake was completed."""
@@ -170,6 +236,46 @@ class Credentials(harness.Case):
                      "mysql://127.0.0.1:1/db?tls=yes&tls_cert=ca.pem&tls_key=key.pem")
         self.refused(78, "sslkey " + why, "inspect", "-b",
                      "postgresql://127.0.0.1:1/db?sslcert=ca.pem&sslkey=key.pem")
+
+    def test_of_sentinels(self):
+        """Sentinels have a login of their own, or that of the servers; and the address that they
+        name is not in the URL, which is said when nobody answers there."""
+        write("sentinels", "theirs\n")
+        nobody = "127.0.0.1:1"
+        named = f"cannot connect to {nobody}: Connection refused (the sentinels named it"
+        own, user = Sentinel(self, ["theirs"], nobody), Sentinel(self, ["u", "theirs"], nobody)
+        same, none = Sentinel(self, ["canary"], nobody), Sentinel(self, [], nobody)
+        for sentinel, items, env in (
+                (own, "?sentinel_password_file=sentinels", {}),
+                (own, "?sentinel_password_file=sentinels", {"DLOCK_SENTINEL_PASSWORD": "wrong"}),
+                (own, "", {"DLOCK_SENTINEL_PASSWORD": "theirs"}),
+                (user, "?sentinel_user=u&sentinel_password_file=sentinels", {}),
+                (same, "", {}), (none, "?sentinel_password_file=sentinels", {})):
+            with self.subTest(items, env=env):
+                said = self.accepted(named, "--password-file", "pw", "-b", sentinel.url + items,
+                                     env=env)
+                self.assertIn("replica-announce-ip", said)
+        for items, env in ("", {}), ("", {"DLOCK_SENTINEL_PASSWORD": "wrong"}):
+            self.refused(77, f"sentinel {own.at} refuses user or password", "inspect", "-b",
+                         own.url + items, "--password-file", "pw", env=env)
+        self.refused(77, "its own: ?sentinel_user=", "inspect", "-b", own.url, "--password-file",
+                     "pw")
+        self.refused(64, "a user with a password", "inspect", "-b", own.url + "?sentinel_user=u")
+        self.refused(64, "no use for sentinel_password_file: it has no sentinels", "inspect", "-b",
+                     HERE + "?sentinel_password_file=sentinels")
+        self.refused(64, "nothing without sentinels", "inspect", "-b", HERE + "?sentinel_user=u")
+        self.refused(78, "DLOCK_SENTINEL_PASSWORD: no use for it", "inspect", "-b", HERE,
+                     env={"DLOCK_SENTINEL_PASSWORD": "theirs"})
+
+    def test_sentinel_as_a_server(self):
+        """It is recognised, whatever the URL wants of it."""
+        sentinel = Sentinel(self, [], "127.0.0.1:1")
+        why = f"{sentinel.at} is a sentinel: use redis+sentinel://{sentinel.at}/MASTER"
+        for words in (["run", "--key", "k", "--", "true"], ["inspect", "--doctor"]):
+            for url, env in ((f"redis://{sentinel.at}", {}), (f"redis://{sentinel.at}/3", {}),
+                             (f"redis://{sentinel.at}", {"DLOCK_PASSWORD": "canary"})):
+                with self.subTest(url, words=words):
+                    self.refused(64, why, *words[:1], "-b", url, *words[1:], env=env)
 
     def test_name_of_the_server(self):
         """It is what the certificate must be for, and is sent to the server; what a certificate of

@@ -204,7 +204,8 @@ class Given(harness.Case):
     def test_variables_from_outside(self):
         """They are replaced or removed; so are those of modes that this one is not."""
         outside = {"DLOCK_TOKEN": "5", "DLOCK_SLOT": "7", "DLOCK_HELD": "maybe",
-                   "DLOCK_GRANTS": "x", "DLOCK_PASSWORD": "secret", "REDISCLI_AUTH": "kept"}
+                   "DLOCK_GRANTS": "x", "DLOCK_PASSWORD": "secret",
+                   "DLOCK_SENTINEL_PASSWORD": "secret", "REDISCLI_AUTH": "kept"}
         env = self.variables(env=outside)
         self.assertEqual("1", env["DLOCK_HELD"])
         self.assertNotEqual("5", env["DLOCK_TOKEN"])

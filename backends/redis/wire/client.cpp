@@ -55,6 +55,9 @@ Result<std::unique_ptr<Line>> Client::connect(const Endpoint& at, Wait wait) {
     Error e = line->why();
     if (line->mute() && !options_.tls && !ever_connected_ && at.socket.empty())
       e.message += "; does it speak TLS on this port? (rediss://, tls=yes)";
+    if (const std::string origin = locator_->origin(at);
+        e.code == Errc::unavailable && !origin.empty())
+      e.message += fmt::format(" ({})", origin);
     return fail(std::move(e));
   }
   ever_connected_ = true;

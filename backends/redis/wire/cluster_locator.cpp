@@ -104,6 +104,11 @@ class ClusterLocator final : public Locator {
   void invalidate(const Endpoint&, std::string_view text) override;
   Result<std::vector<Endpoint>> everyone(Wait) override;
   void examine(Wait, std::vector<Finding>&) override;
+  std::string origin(const Endpoint& at) const override {
+    const auto& given = shared_.options.servers;
+    if (std::find(given.begin(), given.end(), at) != given.end()) return "";
+    return "other nodes named it; one behind NAT or in a container has cluster-announce-ip";
+  }
 
  private:
   static constexpr std::uint16_t unknown = UINT16_MAX;

@@ -15,6 +15,7 @@ void Line::dial(Deadline by, Duration greeting) {
   used_ = false;
   facts_ = {};
   info_.clear();
+  login_.reset();
   connection_ =
       std::make_unique<Connection>(at_, shared_.credentials.tls(), shared_.options.op_timeout, by);
   state_ = State::dialling;
@@ -102,6 +103,7 @@ Result<std::optional<Reply>> Line::step(Deadline now) {
       return reply;
     }
     TRY_VOID(understand(about, *reply));
+    if (awaited_.empty() && login_) return fail(std::move(*login_));
     if (awaited_.empty()) {  // what follows is read when a request asks for it
       facts_.read(info_);
       state_ = State::ready;
@@ -155,9 +157,10 @@ void Line::greet() {
   state_ = State::greeting;
   if (!o.password.empty() && o.user.empty()) request(About::login, {"AUTH", o.password});
   if (!o.password.empty() && !o.user.empty()) request(About::login, {"AUTH", o.user, o.password});
-  if (o.database != 0) request(About::database, {"SELECT", fmt::format_int(o.database).str()});
   for (const char* section : {"server", "replication", "memory"})
     request(About::facts, {"INFO", section});
+  // behind them, as a sentinel has none
+  if (o.database != 0) request(About::database, {"SELECT", fmt::format_int(o.database).str()});
 }
 
 // Errc::protocol: not a reply to the command.
@@ -168,10 +171,19 @@ Result<void> Line::understand(About about, Reply& reply) {
   if (reply.is(Reply::Type::error)) {
     Error refused = as_login_error(what, at_.text(), reply.text, o.password);
     if (about == About::login && refused.code == Errc::protocol) refused.code = Errc::denied;
+    // It may be a sentinel, which says so next.
+    if (about == About::login && reply.text.find("without any password") != reply.text.npos) {
+      login_ = std::move(refused);
+      return {};
+    }
     return fail(std::move(refused));
   }
   if (about == About::facts ? !reply.is(Reply::Type::string) : reply.text != "OK")
     return fail(malformed_reply(what, at_.text()));
+  if (about == About::facts && info_field(reply.text, "redis_mode") == "sentinel")
+    return fail(Errc::usage, fmt::format("{0} is a sentinel: use redis+sentinel://{0}/MASTER, with "
+                                         "the name of the master",
+                                         at_.text()));
   if (about == About::facts) info_ += reply.text;
   return {};
 }

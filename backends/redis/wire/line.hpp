@@ -146,6 +146,7 @@ class Line {
   bool used_ = false, mute_ = false;
   std::deque<Awaited> awaited_;  // the replies under way, those of the greeting first
   std::string info_;             // of the greeting
+  std::optional<Error> login_;   // of the greeting: why it was refused
   ServerFacts facts_;
   Error why_{Errc::unavailable, "not connected"};
 };

@@ -15,6 +15,8 @@ class Locator {
   virtual void invalidate(const Endpoint&, std::string_view text) = 0;
   // Every server that has keys.
   virtual Result<std::vector<Endpoint>> everyone(Wait) = 0;
+  // For people, of an address that cannot be reached: who named it. Empty: the URL.
+  virtual std::string origin(const Endpoint&) const { return {}; }
   // Findings about the way that servers are found.
   virtual void examine(Wait, std::vector<Finding>&) {}
 };

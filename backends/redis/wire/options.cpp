@@ -20,7 +20,7 @@ Topology topology_of(std::string_view scheme) noexcept {
 class Parser {
  public:
   Parser(const Url& url, const Traits& traits, const Settings& settings, Topology topology)
-      : url_(url), items_(items, url, traits, settings) {
+      : url_(url), settings_(settings), items_(items, url, traits, settings) {
     made_.topology = topology;
   }
 
@@ -96,9 +96,18 @@ class Parser {
     if (!made_.user.empty() && made_.password.empty())
       items_.wrong("user", made_.user,
                    "a user with a password: --password-file, DLOCK_PASSWORD or REDISCLI_AUTH");
+    made_.sentinels = {std::string{items_.text("sentinel_user")}, settings_.sentinel_password,
+                       settings_.sentinel_password_file};
+    const std::string& user = made_.sentinels.user;
+    if (!user.empty() && made_.topology != Topology::sentinel)
+      items_.wrong("sentinel_user", user, "nothing without sentinels: redis+sentinel://");
+    if (!user.empty() && made_.sentinels.password.empty())
+      items_.wrong("sentinel_user", user,
+                   "a user with a password: ?sentinel_password_file= or DLOCK_SENTINEL_PASSWORD");
   }
 
   const Url& url_;
+  const Settings& settings_;
   UrlItems items_;
   Options made_;
 };

@@ -8,8 +8,8 @@
 namespace dlock::redis {
 namespace {
 
-// Asks for the master. Sentinels often have no password of their own, so it is given to those that
-// ask for one.
+// Asks for the master. Sentinels often have no password, so it is given to those that ask for one:
+// their own, or else that of the servers.
 class Sentinel final : public Question {
  public:
   Sentinel(Line::Shared shared, const Endpoint& at) : Question(shared, at, Line::Greeting::none) {}
@@ -27,15 +27,22 @@ class Sentinel final : public Question {
 
 Result<bool> Sentinel::understand(std::size_t n, Reply reply) {
   const std::string there = at().text();
-  const bool refused = reply.is(Reply::Type::error);
-  if (n == 0 && reply.text.starts_with("NOAUTH") && !options_.password.empty()) {
-    if (options_.user.empty()) line_.send({"AUTH", options_.password}, no_deadline);
-    else line_.send({"AUTH", options_.user, options_.password}, no_deadline);
+  const bool refused = reply.is(Reply::Type::error), own = !options_.sentinels.password.empty();
+  const Login& login = own ? options_.sentinels : static_cast<const Login&>(options_);
+  // NOPERM: without a login it is another user
+  const bool asks =
+      refused && (reply.text.starts_with("NOAUTH") || (own && reply.text.starts_with("NOPERM")));
+  if (n == 0 && asks && !login.password.empty()) {
+    if (login.user.empty()) line_.send({"AUTH", login.password}, no_deadline);
+    else line_.send({"AUTH", login.user, login.password}, no_deadline);
     TRY_VOID(send());
     return false;
   }
   if (n == 1 && refused)
-    return fail(Errc::denied, fmt::format("sentinel {} refuses user or password", there));
+    return fail(Errc::denied,
+                fmt::format("sentinel {} refuses user or password ({}?sentinel_user=, "
+                            "?sentinel_password_file= or DLOCK_SENTINEL_PASSWORD)",
+                            there, own ? "" : "those of the server; its own: "));
   if (n == 1) return false;
   if (refused) return fail(as_error("ask for the master", there, reply.text));
   if (reply.is(Reply::Type::nil))
@@ -61,6 +68,9 @@ class SentinelLocator final : public Locator {
     return std::vector{std::move(master)};
   }
   void examine(Wait, std::vector<Finding>&) override;
+  std::string origin(const Endpoint&) const override {
+    return "the sentinels named it; one behind NAT or in a container has replica-announce-ip";
+  }
 
  private:
   // Asks all of them at once, until `enough` agree or no answer is outstanding.

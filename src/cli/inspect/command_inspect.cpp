@@ -130,7 +130,8 @@ Result<run::Outcome> once(const Options& o, const OpenStore& opened, const Trace
 Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Trace& trace) {
   TRY(found, trace.around({.request = "doctor"}, [&] { return opened.backend->doctor(); }));
   const Secrets& secrets = opened.store.secrets;
-  for (const std::string& file : {secrets.password_file, secrets.auth_file, secrets.tls_key})
+  for (const std::string& file :
+       {secrets.password_file, secrets.auth_file, secrets.sentinel_password_file, secrets.tls_key})
     if (const auto who = file.empty() ? "" : readers_of_secret(file); !who.empty())
       found.push_back({Finding::Level::good, "secret", fmt::format("{}: {}", file, who), ""});
   TRY_VOID(put(o.json ? json_of_findings(found, opened) : text_of_findings(found, opened)));

@@ -61,8 +61,12 @@ struct Variable {
 // dlock itself (for a job, and the password), of its tests, and those that Kubernetes sets for a
 // service named dlock.
 bool is_unknown(const Variable& v) {
-  constexpr std::string_view own[] = {"PASSWORD", "HELD",   "KEY",  "TOKEN",  "SEQUENCER",
-                                      "HANDLE",   "TTL_MS", "SLOT", "GRANTS", "RUNS"};
+  constexpr std::string_view own[] = {"PASSWORD", "SENTINEL_PASSWORD",
+                                      "HELD",     "KEY",
+                                      "TOKEN",    "SEQUENCER",
+                                      "HANDLE",   "TTL_MS",
+                                      "SLOT",     "GRANTS",
+                                      "RUNS"};
   const std::string_view rest = v.name.substr(prefix.size());
   const bool of_kubernetes = v.name.ends_with("_SERVICE_HOST") ||
                              v.name.find("_PORT") != v.name.npos || v.value.starts_with("tcp://");

@@ -48,7 +48,8 @@ const UrlItem* row_of(const BackendFactory& factory, const std::string& name) {
 }  // namespace
 
 TEST_CASE("the pages of the manual and the rows have the same items of URLs") {
-  const std::set<std::string> of_all{"prefix", "recipe", "short_ttl", "auth_file", "password_file"};
+  const std::set<std::string> of_all{"prefix",    "recipe",        "short_ttl",
+                                     "auth_file", "password_file", "sentinel_password_file"};
   for (const BackendFactory& f : backends()) {
     const std::string page = page_of(f.family);
     std::set<std::string> recipes{""}, named;

@@ -58,6 +58,29 @@ TEST_CASE("sentinels: the master named by the majority") {
     REQUIRE_FALSE(p);
     CHECK(p.error().message.find("1 of 2 name") != std::string::npos);
   }
+  SECTION("one that has a password, as the server has another one") {
+    done(*g.servers[0], {"CONFIG", "SET", "requirepass", "server"});
+    for (auto& each : g.sentinels) done(*each, {"SENTINEL", "SET", "m", "auth-pass", "server"});
+    done(*g.sentinels[0], {"ACL", "SETUSER", "default", "resetpass", ">theirs"});
+    const std::string url = SentinelGroup::url_of({&*g.sentinels[0]});
+    Settings s = quick(1s);
+    s.password = "server";
+    const auto p = (*open_redis(url, s)->enqueue(request(k)))->poll(0s);
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::denied);
+    CHECK(p.error().message.find("DLOCK_SENTINEL_PASSWORD") != std::string::npos);
+    s.sentinel_password = "theirs";
+    acquire_or_fail(*open_redis(url, s), request(k));
+  }
+  SECTION("one that is taken for a server") {
+    const auto wrong =
+        open_redis(fmt::format("redis://127.0.0.1:{}", g.sentinels[0]->port()), quick(1s));
+    const auto p = (*wrong->enqueue(request(k)))->poll(0s);
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::usage);
+    CHECK(p.error().message.find("is a sentinel") != std::string::npos);
+    CHECK(wrong->doctor().error().message.find("is a sentinel") != std::string::npos);
+  }
   SECTION("a master name that they do not know") {
     auto wrong = open_redis(SentinelGroup::url_of({&*g.sentinels[0]}, "", "other"), quick(1s));
     const auto p = (*wrong->enqueue(request(k)))->poll(0s);
