@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/lookup.hpp"
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -15,6 +16,12 @@
 #include "util/wait.hpp"
 
 namespace dlock {
+
+bool is_address(const std::string& host) noexcept {
+  in6_addr any{};
+  return ::inet_pton(AF_INET, host.c_str(), &any) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), &any) == 1;
+}
 
 // What getaddrinfo(3) has said.
 struct Found {

@@ -12,11 +12,14 @@
 namespace dlock::mysql {
 
 inline constexpr std::array<std::string_view, 3> schemes{"mysql", "mariadb", "mysql+unix"};
-inline constexpr std::array<UrlItem, 11> items{{
+inline constexpr std::array<UrlItem, 12> items{{
     {"db", UrlItem::text, "", "", "", "", "/DB behind the host"},
     tls_item,
     tls_files_item,
     tls_name_item,
+    // of MySQL's clients
+    {"ssl-mode", UrlItem::choice, "DISABLED REQUIRED VERIFY_CA VERIFY_IDENTITY", "", "",
+     "DISABLED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY"},
     {"plugin_dir"},
     {"wake", UrlItem::choice, "named poll", "named", "lease", "named or poll"},
     {"clock_skew", UrlItem::duration, "0", "2s", "lease insert version", "a duration such as 2s"},
@@ -68,6 +71,7 @@ inline constexpr std::array<Traits, 5> recipes{{
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Access access(const Url&);
+void translate(Url&);
 
 std::vector<std::string> libraries();
 
@@ -78,6 +82,7 @@ inline constexpr BackendFactory factory{.family = "mysql",
                                         .check = check,
                                         .open = open,
                                         .libraries = libraries,
-                                        .access = access};
+                                        .access = access,
+                                        .translate = translate};
 
 }  // namespace dlock::mysql

@@ -14,22 +14,26 @@ namespace dlock::postgresql {
 
 inline constexpr std::array<std::string_view, 3> schemes{"postgresql", "postgres",
                                                          "postgresql+unix"};
-inline constexpr std::array<UrlItem, 8> items{{
+inline constexpr std::array<UrlItem, 10> items{{
     {"db", UrlItem::text, "", "", "", "", "HOST:PORT/DB"},
     {"port", UrlItem::number, "65535", "5432", "", "", "HOST:PORT/DB"},
     {"wake", UrlItem::choice, "lock poll", "lock", "lease", "lock or poll"},
     {"key", UrlItem::choice, "hashtext hashtextextended int8 int4,int4 crc32", "hashtext",
      "advisory", "hashtext, hashtextextended, int8, int4,int4, crc32"},
     tls_name_item,
+    // libpq's own: see translate()
+    {"host hostaddr"},
+    {"connect_timeout", UrlItem::number, "1000000"},
     // given to libpq as they are
     {"application_name channel_binding keepalives keepalives_count keepalives_idle "
-     "keepalives_interval passfile service ssl_max_protocol_version sslcert "
+     "keepalives_interval passfile service options ssl_max_protocol_version "
+     "sslcert "
      "ssl_min_protocol_version sslcrl sslcrldir sslkey sslmode sslrootcert sslsni"},
     {"target_session_attrs", UrlItem::choice, "read-write primary any", "", "",
      "read-write: locks live on the server that writes"},
     {"tcp_user_timeout"},
 }};
-inline constexpr std::span<const UrlItem> library_items = std::span{items}.subspan(5);
+inline constexpr std::span<const UrlItem> library_items = std::span{items}.subspan(7);
 inline constexpr std::array<Traits, 2> recipes{{
     {.family = "postgresql",
      .recipe = "lease",
@@ -56,6 +60,7 @@ inline constexpr std::array<Traits, 2> recipes{{
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Access access(const Url&);
+void translate(Url&);
 
 std::vector<std::string> libraries();
 
@@ -67,6 +72,7 @@ inline constexpr BackendFactory factory{.family = "postgresql",
                                         .open = open,
                                         .libraries = libraries,
                                         .note = "no GSSAPI, no LDAP",
-                                        .access = access};
+                                        .access = access,
+                                        .translate = translate};
 
 }  // namespace dlock::postgresql

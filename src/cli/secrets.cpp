@@ -61,7 +61,7 @@ std::vector<std::string> places(const Url& url) {
 bool counts(const Given& g, const Url& url) {
   if (g.off) return false;
   if (g.source != Source::config) return true;
-  const auto own = Url::parse(g.backend);
+  const auto own = parse_backend(g.backend);
   return own && own->scheme == url.scheme && own->user == url.user && places(*own) == places(url);
 }
 
@@ -184,7 +184,7 @@ std::string unused_secrets(const Options& o, const Url& url) {
   std::string text;
   for (const Given& g : o.values) {
     if (!kind_of(g.option->name) || g.off || counts(g, url)) continue;
-    const auto own = Url::parse(g.backend);
+    const auto own = parse_backend(g.backend);
     text += fmt::format("{}{} is for {}", text.empty() ? "" : "; ", called(g),
                         own ? own->redacted() : quoted(g.backend));
   }
@@ -192,7 +192,7 @@ std::string unused_secrets(const Options& o, const Url& url) {
 }
 
 std::string unused_secrets(const Options& o) {
-  auto url = Url::parse(o.backend);
+  auto url = parse_backend(o.backend);
   if (!url) return {};
   (void)extract_secret_files(*url);
   return unused_secrets(o, *url);

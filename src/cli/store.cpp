@@ -58,7 +58,7 @@ Result<Store> choose_store(const Options& o) {
   if (const std::string meant = proposed_url(o.backend); !meant.empty())
     return wrong("backend", {Errc::usage, fmt::format("{} has no scheme; did you mean {}?",
                                                       quoted(o.backend), meant)});
-  auto url = Url::parse(o.backend);
+  auto url = parse_backend(o.backend);
   if (!url) return wrong("backend", url.error());
   SecretFiles files = extract_secret_files(*url);
   const std::string_view short_ttl = url->item("short_ttl").value_or("no");
@@ -78,7 +78,11 @@ Result<Store> choose_store(const Options& o) {
               .files = std::move(files),
               .secrets = {},
               .called = called(o, "backend"),
-              .blame = blame(o, "backend")};
+              .blame = blame(o, "backend"),
+              .connect_timeout = o.connect_timeout};
+  if (const auto in_url = store.url.item("connect_timeout");
+      in_url && !given_by_flag(o, "connect-timeout"))
+    store.connect_timeout = parse_duration(*in_url).value_or(o.connect_timeout);
   if (o.verb != Verb::bench)  // which judges all of them together
     TRY_VOID(all_useful(o, {&store, 1}));
   TRY(secrets, find_secrets(o, store));
@@ -95,6 +99,7 @@ Result<Store> choose_store(const Options& o) {
 
 Settings Store::with_secrets(Settings s) const {
   static_cast<Secrets&>(s) = secrets;
+  s.connect_timeout = connect_timeout;
   return s;
 }
 
@@ -134,7 +139,6 @@ Result<OpenStore> open_store(const Options& o) {
   TRY(store, choose_store(o));
   Settings settings;
   settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
-  settings.connect_timeout = o.connect_timeout;
   TRY(backend, store.open(settings));
   if (o.verbosity > 0)
     say(fmt::format("{}: asking {}, recipe {}", info(o.verb).name, backend->where(),

@@ -24,6 +24,8 @@ struct Store {
   std::string called;
   Errc blame;
 
+  Duration connect_timeout{};  // of the options, or of libpq's item in the URL
+
   Settings with_secrets(Settings) const;
   Result<std::unique_ptr<Backend>> open(const Settings&) const;  // with the secrets
 };

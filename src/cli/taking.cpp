@@ -189,7 +189,7 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store) {
   p.traits = *store.traits;
   p.more_keys.assign(keys.begin() + 1, keys.end());
   p.timing = timing;
-  p.connect_timeout = o.connect_timeout;
+  p.connect_timeout = store.connect_timeout;
   p.place = place_of(store);
   if (p.handle) {  // the lock is held already
     p.splay = p.min_hold = 0us;

@@ -68,6 +68,12 @@ std::string allowed_items(const BackendFactory& factory) {
   return list.text;
 }
 
+const BackendFactory* factory_of(const Url& url) {
+  for (const BackendFactory& factory : backends())
+    if (contains(factory.schemes, url.scheme)) return &factory;
+  return nullptr;
+}
+
 }  // namespace
 
 bool UrlItem::covers(std::string_view name) const noexcept {
@@ -79,11 +85,12 @@ bool UrlItem::covers(std::string_view name) const noexcept {
 }
 
 Result<Choice> choose(const Url& url, std::string_view recipe) {
-  const auto all = backends();
-  const auto factory = std::find_if(all.begin(), all.end(), [&](const BackendFactory& f) {
-    return contains(f.schemes, url.scheme);
-  });
-  if (factory == all.end()) return unknown_scheme(url);
+  const BackendFactory* const factory = factory_of(url);
+  if (!factory) return unknown_scheme(url);
+  for (const Url::Host& host : url.hosts)
+    if (!is_host(host.name))
+      return bad(url, fmt::format("{} is not a host; a directory is one only in postgresql:",
+                                  quoted(host.name)));
 
   for (const auto& [name, value] : url.items) {
     const auto covers = [&have = name](const UrlItem& item) { return item.covers(have); };
@@ -101,14 +108,20 @@ Result<Choice> choose(const Url& url, std::string_view recipe) {
   }
 
   const auto asked = recipe.empty() ? url.item("recipe") : std::optional{recipe};
-  if (!asked) return Choice{&*factory, &factory->recipes.front()};
+  if (!asked) return Choice{factory, &factory->recipes.front()};
   List exist;
   for (const Traits& traits : factory->recipes) {
-    if (traits.recipe == *asked) return Choice{&*factory, &traits};
+    if (traits.recipe == *asked) return Choice{factory, &traits};
     exist.add(traits.recipe);
   }
   return bad(url, fmt::format("{} has no recipe {}; allowed are {}", factory->family,
                               quoted(*asked), exist.text));
+}
+
+Result<Url> parse_backend(std::string_view text) {
+  TRY(url, Url::parse(text));
+  if (const auto* factory = factory_of(url); factory && factory->translate) factory->translate(url);
+  return std::move(url);
 }
 
 std::vector<std::string> libraries() {

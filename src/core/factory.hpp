@@ -85,6 +85,9 @@ struct BackendFactory {
   // what does not exist yet and a first lock would make at a place that the user has named, which
   // may be misspelt; empty: nothing. `locks`: a lock follows, which says itself why it makes nothing
   std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
+  // Puts what other clients of this store write into the form that all else here knows. What it
+  // cannot put so it leaves, and check() refuses it.
+  void (*translate)(Url&) = nullptr;
 };
 
 // One explicit table, the lines dlock_backend() of backends/CMakeLists.txt; no self-registration.
@@ -109,5 +112,8 @@ struct Choice {
   const Traits* traits;
 };
 Result<Choice> choose(const Url&, std::string_view recipe);
+
+// Url::parse(), and the translate() of its scheme.
+Result<Url> parse_backend(std::string_view text);
 
 }  // namespace dlock

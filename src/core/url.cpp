@@ -186,7 +186,8 @@ class Parser {
     } else {
       host.name = next_until(text, ":");
       if (host.name.empty()) return wrong("a host is empty");
-      if (!is_host_name(host.name))
+      if (lower(host.name).starts_with("%2f")) host.name = decoded(host.name, "host");
+      else if (!is_host_name(host.name))
         return wrong("a host has something else than letters, digits, '.', '-' and '_'");
     }
     if (!text.empty()) host.port = port(text.substr(1));
@@ -238,8 +239,8 @@ std::string Url::redacted() const {
   if (!user.empty() || !password.empty()) out += '@';
   for (const Host& host : hosts) {
     if (&host != &hosts.front()) out += ',';
-    const bool brackets = host.name.find(':') != host.name.npos;
-    out += brackets ? fmt::format("[{}]", encoded(host.name, ":")) : host.name;
+    const bool brackets = host.name.find(':') != host.name.npos && host.name.front() != '/';
+    out += brackets ? fmt::format("[{}]", encoded(host.name, ":")) : encoded(host.name, "");
     if (host.port) out += fmt::format(":{}", *host.port);
   }
   // `user:password@host` without the scheme parses as a scheme with a path.

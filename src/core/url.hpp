@@ -14,7 +14,8 @@ namespace dlock {
 // `scheme://[user[:password]@]host[:port][,host[:port]...][/path][?name=value&...]`.
 struct Url {
   struct Host {
-    std::string name;  // without the brackets of an IPv6 literal
+    // without the brackets of an IPv6 literal; `%2Fdir` is a directory, decoded
+    std::string name;
     std::optional<std::uint16_t> port;
   };
   std::string scheme;          // lower case

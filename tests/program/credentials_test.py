@@ -277,6 +277,16 @@ class Credentials(harness.Case):
                 with self.subTest(url, words=words):
                     self.refused(64, why, *words[:1], "-b", url, *words[1:], env=env)
 
+    def test_time_to_connect(self):
+        """libpq's item counts before a variable, and behind the option."""
+        self.needs_backend("postgresql")
+        silent = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(silent.close)
+        url = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/d?connect_timeout="
+        self.dlock("inspect", "-b", url + "1", env={"DLOCK_CONNECT_TIMEOUT": "10m"}, wanted=69,
+                   bound=60)
+        self.dlock("inspect", "-b", url + "600", "--connect-timeout", "50ms", wanted=69, bound=60)
+
     def test_name_of_the_server(self):
         """It is what the certificate must be for, and is sent to the server; what a certificate of
         an unknown authority needs is said."""
@@ -303,11 +313,12 @@ class Credentials(harness.Case):
         self.needs_backend("mysql")
         with open("/etc/ssl/certs/ca-certificates.crt") as file:
             write("ca.pem", file.read())
-        for tls, *words in (["yes"], ["yes", "--tls-insecure"],
-                            ["verify-ca", "--tls-ca", "ca.pem"]):
+        for tls, *words in (["tls=yes"], ["tls=yes", "--tls-insecure"],
+                            ["tls=verify-ca", "--tls-ca", "ca.pem"], ["ssl-mode=REQUIRED"],
+                            ["ssl-mode=VERIFY_CA", "--tls-ca", "ca.pem"]):
             with self.subTest(tls, words=words):
                 server = PlainMysql(self)
-                done = self.dlock("inspect", "-b", f"mysql://u:canary@{server.at}/d?tls={tls}",
+                done = self.dlock("inspect", "-b", f"mysql://u:canary@{server.at}/d?{tls}",
                                   *words, wanted=77, bound=20)
                 self.assertNotIn("canary", done.out + done.err)
                 self.assertEqual(b"", server.received())

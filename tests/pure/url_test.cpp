@@ -59,6 +59,8 @@ TEST_CASE("the forms of a backend URL") {
       {"redis+sentinel://h1,h2:26379/MASTER/0", "redis+sentinel|||h1,h2:26379|/MASTER/0|",
        "redis+sentinel://h1,h2:26379/MASTER/0"},
       {"redis://[::1]:6379", "redis|||::1:6379||", "redis://[::1]:6379"},
+      {"postgresql://%2Frun%2Fpg%3A:1,h/d", "postgresql|||/run/pg::1,h|/d|",
+       "postgresql://%2Frun%2Fpg%3A:1,h/d"},
       {"redis://[2001:db8::1],[::ffff:10.0.0.1]:7", "redis|||2001:db8::1,::ffff:10.0.0.1:7||",
        "redis://[2001:db8::1],[::ffff:10.0.0.1]:7"},
       {"redis://u@[fe80::1%25eth0]:1/0", "redis|u||fe80::1%eth0:1|/0|",

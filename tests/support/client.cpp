@@ -24,8 +24,9 @@ auto answered(Call call) {
 
 std::unique_ptr<Backend> open_backend(const BackendFactory& factory, const std::string& url,
                                       const Settings& settings, std::string_view recipe) {
-  const auto parsed = Url::parse(url);
+  auto parsed = Url::parse(url);
   if (!parsed) throw std::runtime_error(parsed.error().message);
+  if (factory.translate) factory.translate(*parsed);
   const auto recipes = factory.recipes;
   const auto traits = std::find_if(recipes.begin(), recipes.end(),
                                    [&](const Traits& t) { return t.recipe == recipe; });

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/net/tls.hpp"
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -9,6 +8,7 @@
 #include <climits>
 #include <cstring>
 #include <utility>
+#include "common/lookup.hpp"
 #include "util/file.hpp"
 
 namespace dlock {
@@ -56,12 +56,6 @@ Result<void> identify(SSL_CTX* context, const std::string& cert, const std::stri
     return fail(Errc::config,
                 fmt::format("--tls-key {} does not belong to --tls-cert {}", key, cert));
   return {};
-}
-
-bool is_address(const std::string& host) noexcept {
-  in6_addr any{};
-  return ::inet_pton(AF_INET, host.c_str(), &any) == 1 ||
-         ::inet_pton(AF_INET6, host.c_str(), &any) == 1;
 }
 
 // For a key with a passphrase OpenSSL would ask at the terminal.

@@ -76,6 +76,8 @@ class Parser {
 
   // Errc::config: a file that the library cannot read, or a FIFO, on which it would block.
   Result<void> tls(const ClientDefaults& defaults) {
+    if (const auto left = url_.item("ssl-mode"))
+      items_.wrong("ssl-mode", *left, "nothing beside tls=");
     made_.tls = items_.tls(false, url_.scheme == "mysql+unix", "add tls=yes",
                            {defaults.ssl_ca.value_or(""), defaults.ssl_cert.value_or(""),
                             defaults.ssl_key.value_or("")});
@@ -118,6 +120,20 @@ Access access(const Url& url) {
   if (url.scheme == "mysql+unix") a.no_tls = "a unix socket has no TLS";
   else if (!asks_for_tls(url)) a.no_tls = "it is without TLS; add tls=yes";
   return a;
+}
+
+// ?ssl-mode=. What is less than VERIFY_CA to others is verified all the same.
+void translate(Url& url) {
+  if (url.item("tls")) return;
+  for (auto& [name, value] : url.items)
+    for (const auto& [mode, tls] : {std::pair{"DISABLED", "no"},
+                                    {"REQUIRED", "yes"},
+                                    {"VERIFY_CA", "verify-ca"},
+                                    {"VERIFY_IDENTITY", "yes"}})
+      if (name == "ssl-mode" && value == mode) {
+        name = "tls";
+        value = tls;
+      }
 }
 
 std::string Server::text() const {

@@ -38,7 +38,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, con
   const Deadline until = later(Clock::now(), timeout);
   Addresses found(1);  // of a unix socket: none
   if (server.socket.empty()) {
-    auto r = look_up(server.host, server.port, until);
+    auto r = look_up(server.address.empty() ? server.host : server.address, server.port, until);
     if (!r) return fail(std::move(r.error()));
     found = std::move(*r);
   }

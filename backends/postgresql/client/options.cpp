@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
+#include "common/lookup.hpp"
+#include "core/number.hpp"
 #include "core/text.hpp"
 #include "postgresql/factory.hpp"
 #include "util/file.hpp"
@@ -15,6 +18,18 @@ constexpr std::string_view socket_example = "postgresql+unix:///run/postgresql?d
 
 bool on_socket(const Url& url) noexcept { return url.scheme == "postgresql+unix"; }
 
+// "a,,b": three, of which one is empty; "": none.
+std::vector<std::string> list_of(std::string_view text) {
+  std::vector<std::string> list;
+  if (text.empty()) return list;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    list.emplace_back(text.substr(0, comma));
+    if (comma == text.npos) return list;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 void servers(UrlItems& items, const Url& url, Options& o) {
   if (on_socket(url)) {
     if (!url.hosts.empty())
@@ -25,13 +40,26 @@ void servers(UrlItems& items, const Url& url, Options& o) {
                   fmt::format("the directory of a socket, as in {}", socket_example));
     const auto port = static_cast<std::uint16_t>(items.number("port"));
     o.servers.push_back({.host = {}, .port = port, .socket = url.path});
+    if (const auto address = url.item("hostaddr"))
+      items.wrong("hostaddr", *address, "nothing with a unix socket");
     o.database = items.text("db");
     if (o.database.empty())
       items.wrong("db", "", fmt::format("the name of a database, as in {}", socket_example));
     return;
   }
   if (url.hosts.empty()) items.wrong("host", "", "a host, as in postgresql://HOST[:PORT]/DB");
-  for (const auto& h : url.hosts) o.servers.push_back({h.name, h.port.value_or(usual_port), {}});
+  const std::vector<std::string> addresses = list_of(items.text("hostaddr"));
+  const auto is_ip = [](const std::string& text) { return text.empty() || is_address(text); };
+  if ((!addresses.empty() && addresses.size() != url.hosts.size()) ||
+      !std::all_of(addresses.begin(), addresses.end(), is_ip))
+    items.wrong("hostaddr", items.text("hostaddr"), "an address for each host");
+  for (const auto& h : url.hosts) {
+    const std::size_t i = o.servers.size();
+    o.servers.push_back({h.name,
+                         h.port.value_or(usual_port),
+                         {},
+                         i < addresses.size() ? addresses[i] : std::string{}});
+  }
   if (!url.path.empty()) o.database = url.path.substr(1);
   if (o.database.empty())
     items.wrong("database", "",
@@ -117,6 +145,41 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
 
 }  // namespace
 
+// ?host=, with the ports of the authority or ?port=, and a directory as a host: a unix socket.
+void translate(Url& url) {
+  if (on_socket(url)) return;
+  std::vector<Url::Host> hosts = url.hosts;
+  std::vector<std::string> names = list_of(url.item("host").value_or("")),
+                           ports = list_of(url.item("port").value_or(""));
+  // An address alone is its host, too.
+  if (hosts.empty() && names.empty()) names = list_of(url.item("hostaddr").value_or(""));
+  if (!names.empty()) {
+    const auto given = std::exchange(hosts, {});
+    for (const std::string& name : names) {
+      const std::size_t i = given.size() == 1 ? 0 : hosts.size();
+      hosts.push_back({name, i < given.size() ? given[i].port : std::nullopt});
+    }
+  }
+  if (!ports.empty() && ports.size() != 1 && ports.size() != hosts.size()) return;
+  for (std::size_t i = 0; i < hosts.size() && !ports.empty(); ++i) {
+    const std::string& text = ports[ports.size() == 1 ? 0 : i];
+    hosts[i].port = text.empty() ? std::nullopt : parse_number<std::uint16_t>(text);
+    if (!text.empty() && hosts[i].port.value_or(0) == 0) return;
+  }
+  const bool socket = hosts.size() == 1 && hosts.front().name.starts_with('/');
+  const auto is_name = [](const Url::Host& host) { return is_host(host.name); };
+  if (!socket && !std::all_of(hosts.begin(), hosts.end(), is_name)) return;
+  std::erase_if(url.items, [](const auto& i) { return i.first == "host" || i.first == "port"; });
+  url.hosts = std::move(hosts);
+  if (!socket) return;
+  const Url::Host directory = url.hosts.front();
+  if (url.path.size() > 1) url.items.emplace_back("db", url.path.substr(1));
+  if (directory.port) url.items.emplace_back("port", std::to_string(*directory.port));
+  url.scheme = "postgresql+unix";
+  url.path = directory.name;
+  url.hosts.clear();
+}
+
 // With sslmode=disable there is none; otherwise the server's word decides, which --tls-ca makes
 // verify-full.
 Access access(const Url& url) {
@@ -140,8 +203,11 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
   if (std::any_of(o.prefix.begin(), o.prefix.end(),
                   [](char c) { return static_cast<unsigned char>(c) >= 128; }))
     given.wrong("prefix", o.prefix, "ASCII: a database may have any encoding");
+  if (const auto left = url.item("host"))
+    given.wrong("host", *left, "names of hosts, or the directory of one socket");
   servers(given, url, o);
   if (o.database.size() > 63) given.wrong("database", o.database, "at most 63 characters");
+  if (given.text("connect_timeout") == "0") given.wrong("connect_timeout", "0", "seconds above 0");
   o.poll = given.text("wake") == "poll";
   o.key_kind = given.text("key");
   const auto files = tls(given, url, settings, o);

@@ -14,7 +14,8 @@ namespace dlock::postgresql {
 struct Server {
   std::string host;
   std::uint16_t port = 5432;
-  std::string socket;  // a directory: no host
+  std::string socket;     // a directory: no host
+  std::string address{};  // ?hostaddr=: where it is; empty: where the name service says
   std::string text() const;
 };
 

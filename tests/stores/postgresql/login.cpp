@@ -205,6 +205,30 @@ TEST_CASE(
   CHECK(told);
 }
 
+TEST_CASE("libpq's own ways to name a server") {
+  PostgresServer own{{.hba = {"host all all 127.0.0.1/32 trust", "local all all trust"}}};
+  own.sql("CREATE SCHEMA other");
+  std::string directory = own.directory();
+  for (std::size_t at = 0; (at = directory.find('/', at)) != directory.npos;)
+    directory.replace(at, 1, "%2F");
+  for (const std::string& where :
+       {fmt::format("/postgres?host=127.0.0.1&port={}", own.port()),
+        fmt::format("nowhere.invalid:{}/postgres?host=127.0.0.1", own.port()),
+        fmt::format("nowhere.invalid:{}/postgres?hostaddr=127.0.0.1", own.port()),
+        fmt::format("/postgres?hostaddr=127.0.0.1&port={}", own.port()),
+        fmt::format("nowhere.invalid/postgres?host={}&port={}", own.directory(), own.port()),
+        fmt::format("nowhere.invalid:{}/postgres?host={}", own.port(), own.directory()),
+        fmt::format("/postgres?host=127.0.0.1,127.0.0.1&port=1,{}", own.port()),
+        fmt::format("{}:{}/postgres", directory, own.port()),
+        fmt::format("127.0.0.1:{}/postgres?options=-csearch_path%3Dother", own.port())}) {
+    CAPTURE(where);
+    CHECK(works("postgresql://postgres@" + where));
+    const bool in_other = own.value("SELECT to_regclass('other.dlock_lock')") == "other.dlock_lock";
+    CHECK(in_other == (where.find("options") != where.npos));
+    own.sql("DROP TABLE IF EXISTS dlock_lock, dlock_wait CASCADE");
+  }
+}
+
 TEST_CASE("what a URL may say") {
   CHECK(wrong("postgresql://h/d").empty());
   CHECK(wrong("postgres://u:p@h1,h2:5433/d?sslmode=verify-full&application_name=x").empty());
