@@ -514,7 +514,7 @@ class Examples(harness.Case):
                 ("dlock-faults.7", "scripts/prove --comparison",
                  "takes long; measure.comparison runs two of its tools"),
                 ("dlock-faults.7", "scripts/prove --faults",
-                 "takes 20 minutes; program.runner.* run a few of its cells"),
+                 "takes 20 minutes; faults.* run a few of its cells"),
                 ("README.md", "man dlock", "scripts/check and manual_test.py read the pages")):
             not_run(page, reason, first, "man -l" if first == "man dlock" else "")
 

@@ -240,7 +240,7 @@ class Lines(Case):
 
     def test_options_behind(self):
         """Those that prove lets through are those of the programs behind it."""
-        for mode, file in (("--faults", "program/runner/main.cpp"),
+        for mode, file in (("--faults", "faults/main.cpp"),
                            ("--comparison", "measure/comparison/compare.py"),
                            ("--many", "measure/many/many.py")):
             takes = re.search(rf"(?ms)^  {mode}\)$.*?(takes.*?[^\\])$", read(SCRIPTS + "/prove"))

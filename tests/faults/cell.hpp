@@ -5,7 +5,7 @@
 #include <string>
 #include "verdict.hpp"
 
-namespace dlock::runner {
+namespace dlock::faults {
 
 struct Terms {
   std::string dlock, job;  // programs
@@ -18,4 +18,4 @@ struct Terms {
 
 Row run_cell(const Recipe&, Fault, const Terms&);
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

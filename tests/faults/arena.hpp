@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-namespace dlock::runner {
+namespace dlock::faults {
 
 std::int64_t boot_ns() noexcept;  // CLOCK_BOOTTIME
 
@@ -67,4 +67,4 @@ struct Arena {
   Write& take_write();
 };
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

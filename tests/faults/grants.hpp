@@ -5,10 +5,10 @@
 #include <cstddef>
 #include "cell.hpp"
 
-namespace dlock::runner {
+namespace dlock::faults {
 
 // So many grants to eight processes on two keys; those of the first 100,000 are judged, then those
 // of the next.
 Row run_grants(const Recipe&, std::size_t grants);
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

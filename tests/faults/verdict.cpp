@@ -9,7 +9,7 @@
 #include "support/process.hpp"
 #include "support/prove.hpp"
 
-namespace dlock::runner {
+namespace dlock::faults {
 namespace {
 
 using history::Event;
@@ -226,4 +226,4 @@ Row judge(const Evidence& e) {
   return row;
 }
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

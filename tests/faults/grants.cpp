@@ -13,7 +13,7 @@
 #include "run/lines.hpp"
 #include "support/process.hpp"
 
-namespace dlock::runner {
+namespace dlock::faults {
 namespace {
 
 constexpr std::size_t processes = 8, keys = 2, at_once = 100'000;
@@ -169,4 +169,4 @@ Row run_grants(const Recipe& recipe, std::size_t grants) {
   return row;
 }
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

@@ -22,7 +22,7 @@
 #include "table.hpp"
 
 using namespace dlock;
-using namespace dlock::runner;
+using namespace dlock::faults;
 
 namespace {
 

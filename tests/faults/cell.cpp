@@ -6,7 +6,7 @@
 #include <filesystem>
 #include "support/process.hpp"
 
-namespace dlock::runner {
+namespace dlock::faults {
 namespace {
 
 constexpr const char* mark = "DLOCK_TEST_FAULT_CELL";
@@ -81,4 +81,4 @@ Row run_cell(const Recipe& recipe, Fault fault, const Terms& terms) {
   return row;
 }
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <ctime>
 
-namespace dlock::runner {
+namespace dlock::faults {
 namespace {
 
 [[noreturn]] void fail(const char* what) {
@@ -80,4 +80,4 @@ Write& Arena::take_write() {
   return writes[i];
 }
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

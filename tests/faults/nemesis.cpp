@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include "support/process.hpp"
 
-namespace dlock::runner {
+namespace dlock::faults {
 namespace {
 
 pid_t parent_of(pid_t pid) {
@@ -244,4 +244,4 @@ void Nemesis::round() {
   if (!not_covered(s_.recipe, s_.fault).empty()) end(before);
 }
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

@@ -7,7 +7,7 @@
 #include "fault.hpp"
 #include "support/stores.hpp"
 
-namespace dlock::runner {
+namespace dlock::faults {
 
 struct Recipe {
   std::string_view name;    // of the row, and for --target
@@ -27,4 +27,4 @@ bool applies(const Recipe&, Fault);
 // Why exclusion is not promised there (dlock-backends(7)); empty: it is.
 std::string_view not_covered(const Recipe&, Fault);
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
-namespace dlock::runner {
+namespace dlock::faults {
 namespace {
 
 bool is_one_of(Fault fault, std::initializer_list<Fault> these) {
@@ -89,4 +89,4 @@ std::string_view not_covered(const Recipe& r, Fault fault) {
   }
 }
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

@@ -12,7 +12,7 @@
 #include "support/clock_file.hpp"
 #include "target.hpp"
 
-namespace dlock::runner {
+namespace dlock::faults {
 
 struct Injection {
   std::string name;
@@ -64,4 +64,4 @@ class Nemesis {
   std::size_t missed_ = 0;
 };
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

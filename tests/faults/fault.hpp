@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The faults, by the names of the table that the runner prints.
+// The faults, by the names of the table that fault_runner prints.
 #pragma once
 #include <string_view>
 #include <vector>
 
-namespace dlock::runner {
+namespace dlock::faults {
 
 enum class Fault {
   none,
@@ -43,4 +43,4 @@ struct FaultName {
 const std::vector<FaultName>& all_faults();
 std::string_view name_of(Fault);
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

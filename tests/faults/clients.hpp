@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace dlock::runner {
+namespace dlock::faults {
 
 struct Work {
   std::string dlock, job;  // programs
@@ -55,4 +55,4 @@ class Clients {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

@@ -2,7 +2,7 @@
 #include "fault.hpp"
 #include <algorithm>
 
-namespace dlock::runner {
+namespace dlock::faults {
 
 const std::vector<FaultName>& all_faults() {
   static const std::vector<FaultName> all{
@@ -42,4 +42,4 @@ std::string_view name_of(Fault fault) {
       ->name;
 }
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

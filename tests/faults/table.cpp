@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-namespace dlock::runner {
+namespace dlock::faults {
 namespace {
 
 std::string in_ms(const std::optional<std::int64_t>& ns) {
@@ -112,4 +112,4 @@ std::string json(const std::vector<Row>& rows) {
   return all.dump(1);
 }
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

@@ -8,13 +8,13 @@
 #include <set>
 #include "support/process.hpp"
 
-namespace dlock::runner {
+namespace dlock::faults {
 namespace {
 
 // Longer than any wait (-w), release and job together.
 constexpr double longest_run = 150;
 
-// Done, busy, no answer from the store, lost, killed by the runner.
+// Done, busy, no answer from the store, lost, killed by a fault.
 const std::set<std::string>& usual() {
   static const std::set<std::string> all{"exit 0", "exit 69", "exit 75", "exit 123",
                                          "signal 9 (KILL)"};
@@ -118,4 +118,4 @@ std::string Clients::last_words() const {
   return last_words_;
 }
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job of the fault runner: guarded_job ARENA KEY MILLISECONDS. It reads both counters, writes
+// The job of fault_runner: guarded_job ARENA KEY MILLISECONDS. It reads both counters, writes
 // to the resource with its fencing token every 20 ms, notes every millisecond that it is alive, and
 // writes both counters when the time is over, and not before Resource::hold is false. Under every
 // second key it ignores SIGTERM, so that its end is dlock's SIGKILL.
@@ -9,7 +9,7 @@
 #include <ctime>
 #include "arena.hpp"
 
-using namespace dlock::runner;
+using namespace dlock::faults;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "history/event.hpp"
 #include "nemesis.hpp"
 
-namespace dlock::runner {
+namespace dlock::faults {
 
 inline double ms(std::int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
@@ -47,4 +47,4 @@ struct Evidence {
 // Everything but seconds, missed and statuses.
 Row judge(const Evidence&);
 
-}  // namespace dlock::runner
+}  // namespace dlock::faults
