@@ -15,10 +15,11 @@ std::int64_t boot_ns() noexcept;  // CLOCK_BOOTTIME
 
 struct Slot {  // of one job; times are nanoseconds of CLOCK_BOOTTIME
   std::atomic<std::uint64_t> token;
-  std::atomic<std::int64_t> start, last;    // last: it ran then; about one a millisecond
+  std::atomic<std::int64_t> start, last;    // last: it ran then; about one in 1 or 5 ms
   std::atomic<std::int64_t> asleep, awake;  // the longest pause of more than 100 ms; 0: none
   std::atomic<std::int32_t> pid, guard, key;
-  std::atomic<bool> holds;  // it stays until told to end
+  std::atomic<bool> holds;   // it stays until told to end
+  std::atomic<bool> shared;  // it may run beside others of its kind, and writes nothing
 };
 
 struct Write {  // one attempt to write to a resource
@@ -54,7 +55,7 @@ class Resource {
 };
 
 struct Arena {
-  static constexpr std::size_t most_keys = 8, most_slots = 1U << 19U, most_writes = 1U << 22U;
+  static constexpr std::size_t most_keys = 32, most_slots = 1U << 19U, most_writes = 1U << 22U;
   Resource resources[most_keys];
   std::atomic<std::uint32_t> slots_used, writes_used;
   Slot slots[most_slots];

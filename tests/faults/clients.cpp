@@ -11,8 +11,9 @@
 namespace dlock::faults {
 namespace {
 
-// Longer than any wait (-w), release and job together.
-constexpr double longest_run = 150;
+// Longer than any wait (-w), release and job together; and than a whole queue, whose store grants
+// nothing in its first minute.
+constexpr double longest_run = 150, longest_queue = 540, longest_start = 180;
 
 // Done, busy, no answer from the store, lost, killed by a fault.
 const std::set<std::string>& usual() {
@@ -23,10 +24,10 @@ const std::set<std::string>& usual() {
 
 }  // namespace
 
-Clients::Clients(Work work)
-    : work_(std::move(work)), pids_(work_.keys, std::vector<pid_t>(work_.clients_per_key, 0)) {
-  for (std::size_t k = 0; k < work_.keys; ++k)
-    for (std::size_t i = 0; i < work_.clients_per_key; ++i)
+Clients::Clients(Work work) : work_(std::move(work)) {
+  for (const KeyWork& k : work_.keys) pids_.emplace_back(k.clients, 0);
+  for (std::size_t k = 0; k < work_.keys.size(); ++k)
+    for (std::size_t i = 0; i < work_.keys[k].clients; ++i)
       threads_.emplace_back([this, k, i] { loop(k, i); });
 }
 
@@ -45,31 +46,48 @@ std::string Clients::base(std::size_t key, std::size_t number) const {
   return fmt::format("{}/{}-{}", work_.directory, key, number);
 }
 
-void Clients::loop(std::size_t key, std::size_t number) {
-  const std::string trace = base(key, number) + ".trace", words = base(key, number) + ".err";
+std::vector<std::string> Clients::command(std::size_t key, std::size_t number) const {
+  const KeyWork& k = work_.keys[key];
+  const auto& mode = number == 0 ? k.kind.holds : k.kind.waits;
+  const bool shared = std::find(mode.begin(), mode.end(), "-s") != mode.end();
   const std::string key_number = std::to_string(key);
-  test::Spawn spawn{.argv = {work_.dlock,
-                             "run",
-                             "-q",
-                             "-b",
-                             work_.url,
-                             "--recipe",
-                             work_.recipe,
-                             "--ttl",
-                             fmt::format("{}s", work_.ttl),
-                             "-w",
-                             "60s",
-                             "--trace",
-                             trace,
-                             "--key",
-                             "fault-" + key_number,
-                             "--",
-                             work_.job,
-                             work_.arena,
-                             key_number,
-                             std::to_string(work_.job_ms)},
-                    .env = work_.env};
-  while (!stop_) {
+  std::vector<std::string> words{work_.dlock, "run",
+                                 "-b",        work_.url,
+                                 "--recipe",  k.kind.recipe,
+                                 "--ttl",     fmt::format("{}s", work_.ttl),
+                                 "--trace",   base(key, number) + ".trace",
+                                 "--key",     "fault-" + key_number};
+  if (!work_.queue) words.insert(words.end(), {"-q", "-w", "60s"});
+  words.insert(words.end(), mode.begin(), mode.end());
+  // Many jobs of a queue stay for long, and are not to slow down what they wait for.
+  words.insert(words.end(), {"--", work_.job, work_.arena, key_number, std::to_string(k.job_ms),
+                             work_.queue ? "5000" : "500", shared ? "shared" : "exclusive"});
+  return words;
+}
+
+bool Clients::in_place(std::size_t key, std::size_t number, double seconds) const {
+  const std::string trace = base(key, number) + ".trace";
+  for (const double until = test::boot_now() + seconds; test::boot_now() < until;) {
+    if (test::read_file(trace).find(number == 0 ? "\"child_start\"" : "\"queued\"") !=
+        std::string::npos)
+      return true;
+    ::usleep(20'000);
+  }
+  return false;
+}
+
+bool Clients::queued(std::size_t key, double seconds) const {
+  const double until = test::boot_now() + seconds;
+  for (std::size_t i = 0; i < work_.keys[key].clients; ++i)
+    if (!in_place(key, i, until - test::boot_now())) return false;
+  return true;
+}
+
+void Clients::loop(std::size_t key, std::size_t number) {
+  const std::string words = base(key, number) + ".err";
+  test::Spawn spawn{.argv = command(key, number), .env = work_.env};
+  if (work_.queue && number > 0) (void)in_place(key, number - 1, longest_start);
+  do {
     const Fd err{::open(words.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
     spawn.fds = {{2, err.get()}};
     test::Process run = test::Process::start(spawn);
@@ -77,16 +95,18 @@ void Clients::loop(std::size_t key, std::size_t number) {
       const std::lock_guard lock{mutex_};
       pids_[key][number] = run.pid();
     }
-    const std::string how = test::describe(run.wait(longest_run));
+    const std::string how = test::describe(run.wait(work_.queue ? longest_queue : longest_run));
     {
       const std::lock_guard lock{mutex_};
       pids_[key][number] = 0;
       ++statuses_[how];
-      if (is_unusual(how)) last_words_ = how + ": " + test::read_file(words);
+      if (!work_.queue && is_unusual(how)) ends_.clear();
+      if (work_.queue || is_unusual(how))
+        ends_.push_back({key, number, run.pid(), how, test::read_file(words)});
     }
     // A store that refuses at once is not asked a thousand times a second.
     if (how == "exit 69") ::usleep(20'000);
-  }
+  } while (!work_.queue && !stop_);
 }
 
 std::vector<pid_t> Clients::running(std::size_t key) const {
@@ -106,16 +126,15 @@ std::map<std::string, std::size_t> Clients::statuses() const {
   return statuses_;
 }
 
-std::vector<std::string> Clients::traces() const {
+std::vector<std::string> Clients::traces(std::size_t key) const {
   std::vector<std::string> all;
-  for (std::size_t k = 0; k < work_.keys; ++k)
-    for (std::size_t i = 0; i < work_.clients_per_key; ++i) all.push_back(base(k, i) + ".trace");
+  for (std::size_t i = 0; i < work_.keys[key].clients; ++i) all.push_back(base(key, i) + ".trace");
   return all;
 }
 
-std::string Clients::last_words() const {
+std::vector<End> Clients::ends() const {
   const std::lock_guard lock{mutex_};
-  return last_words_;
+  return ends_;
 }
 
 }  // namespace dlock::faults

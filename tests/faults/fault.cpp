@@ -32,14 +32,72 @@ const std::vector<FaultName>& all_faults() {
       {Fault::clock_back, "clock-back", "server's wall clock −1 h"},
       {Fault::minority_clock, "minority-clock", "wall clock of 2 of 5 +1 h"},
       {Fault::remove, "remove", "record removed by an operator"},
+      {Fault::fail_over, "fail-over", "master killed, its replica takes over"},
+      {Fault::move, "move", "slot moved to another server"},
   };
   return all;
 }
 
-std::string_view name_of(Fault fault) {
-  return std::find_if(all_faults().begin(), all_faults().end(),
-                      [&](const FaultName& f) { return f.fault == fault; })
-      ->name;
+namespace {
+
+const FaultName& row_of(Fault fault) {
+  return *std::find_if(all_faults().begin(), all_faults().end(),
+                       [&](const FaultName& f) { return f.fault == fault; });
 }
+
+const FaultName* find_fault(std::string_view name) {
+  const auto found = std::find_if(all_faults().begin(), all_faults().end(),
+                                  [&](const FaultName& f) { return f.name == name; });
+  return found == all_faults().end() ? nullptr : &*found;
+}
+
+bool has_midway(Fault fault) {
+  switch (fault) {
+    case Fault::restart:
+    case Fault::wipe:
+    case Fault::stop_short:
+    case Fault::stop_long:
+    case Fault::minority:
+    case Fault::fail_over:
+    case Fault::move: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::string Faults::name() const {
+  std::string text{row_of(first).name};
+  return midway == Fault::none ? text : text.append("+").append(row_of(midway).name);
+}
+
+std::string Faults::what() const {
+  std::string text{row_of(first).what};
+  return midway == Fault::none ? text : text.append(", ").append(row_of(midway).what);
+}
+
+bool Faults::loses() const {
+  switch (first) {
+    case Fault::restart:
+    case Fault::wipe:
+    case Fault::flush:
+    case Fault::stop_long:
+    case Fault::cut:
+    case Fault::fail_over: return true;
+    default: return false;
+  }
+}
+
+std::optional<Faults> parse_faults(std::string_view name) {
+  const auto plus = name.find('+');
+  const FaultName* const first = find_fault(name.substr(0, plus));
+  if (!first) return std::nullopt;
+  if (plus == name.npos) return Faults{first->fault};
+  const FaultName* const midway = find_fault(name.substr(plus + 1));
+  if (!midway || !to_processes(midway->fault) || !has_midway(first->fault)) return std::nullopt;
+  return Faults{first->fault, midway->fault};
+}
+
+bool to_processes(Fault fault) { return Fault::kill_dlock <= fault && fault <= Fault::kill_pair; }
 
 }  // namespace dlock::faults

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The faults, by the names of the table that fault_runner prints.
 #pragma once
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +35,8 @@ enum class Fault {
   clock_back,
   minority_clock,  // two masters of five are an hour ahead
   remove,          // F22: an operator removes the record (release --force)
+  fail_over,       // of Sentinel: the master is killed
+  move,            // of a Redis cluster: the slot of the lock goes to another server
 };
 
 struct FaultName {
@@ -41,6 +45,15 @@ struct FaultName {
 };
 
 const std::vector<FaultName>& all_faults();
-std::string_view name_of(Fault);
+
+// A fault, and another that processes suffer while the first one lasts: "restart+kill-dlock".
+struct Faults {
+  Fault first = Fault::none, midway = Fault::none;
+
+  std::string name() const, what() const;
+  bool loses() const;  // a lease may end, though its dlock and its job are well
+};
+std::optional<Faults> parse_faults(std::string_view name);  // nothing: there are none of this name
+bool to_processes(Fault);
 
 }  // namespace dlock::faults

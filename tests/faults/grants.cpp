@@ -150,7 +150,7 @@ void add(const Row& part, Row& to) {
 }  // namespace
 
 Row run_grants(const Recipe& recipe, std::size_t grants) {
-  Row row{.target = recipe.name, .fault = "none", .what = "none, Backend alone"};
+  Row row{.target = std::string{recipe.name}, .fault = "none", .what = "none, Backend alone"};
   const double began = test::boot_now();
   const auto target = make_target(recipe, Fault::none);
   for (std::size_t left = grants; left > 0 && row.broken.empty();) {
@@ -158,7 +158,8 @@ Row run_grants(const Recipe& recipe, std::size_t grants) {
     const test::TempDir directory;
     Arena& arena = Arena::map(directory / "arena", true);
     const std::vector<Injection> none;
-    Evidence evidence{recipe, Fault::none, arena, keys, none, {}, {}};
+    Evidence evidence{std::string{recipe.name}, recipe, {}, arena, {0, 1},
+                      recipe.ordered,           false,  {}, none};
     run_clients(target->url(), recipe, directory, arena, now, evidence);
     arena.slots_used = 0;
     add(judge(evidence), row);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Injects one fault, again and again, in rounds: jobs that stay are waited for, the fault begins,
-// lasts and ends, the jobs may go, and for a while nothing is wrong.
+// Injects faults in rounds: jobs that stay are waited for, the fault begins, lasts and ends, the
+// jobs may go, and for a while nothing is wrong. To a queue, a single time: its jobs may go only
+// three times the ttl after the fault.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,17 +21,20 @@ struct Injection {
   pid_t pid = 0;                    // the dlock that was killed or stopped; 0: none
   int key = -1;                     // -1: all
   bool killed = false, stopped = false, fenced_only = false;
+  bool holder = false;  // and not a waiter
 };
 
 class Nemesis {
  public:
   struct Subject {
     const Recipe& recipe;
-    Fault fault;
+    Faults faults;
+    int ttl;
+    bool queue;  // of each client that runs once
     test::Store& target;
     Clients& clients;
     Arena& arena;
-    std::size_t keys;
+    std::size_t keys;        // those of the second half are only judged
     test::ClockFile& clock;  // of every dlock
     // an operator's release --force
     std::function<void(std::size_t key, std::uint64_t token)> remove;
@@ -47,15 +51,19 @@ class Nemesis {
     pid_t dlock, guard, job;
   };
   std::vector<Victim> hold(std::size_t keys);
-  std::size_t some() const;
+  std::size_t harmed() const;
   void let_go();
   void wait_dead(const std::vector<Victim>&, double seconds) const;
-  std::size_t begin(pid_t pid = 0, int key = -1);
+  std::size_t begin(Fault, pid_t pid = 0, int key = -1);
   void end(std::size_t first);
-  void to_processes(const std::vector<Victim>&);
-  void to_waiters(const std::vector<Victim>&);
+  void hit(Fault, const std::vector<Victim>&);
+  void to_holders(Fault, const std::vector<Victim>&);
+  void to_waiters(Fault, const std::vector<Victim>&);
   void to_network();
-  void to_servers();
+  void to_servers(const std::vector<Victim>&);
+  void to_records(const std::vector<Victim>&);
+  void longer_than_a_lease() const;
+  bool is_covered() const;
   void sleep(double seconds) const;
 
   Subject s_;

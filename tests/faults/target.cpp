@@ -25,6 +25,8 @@ const std::vector<Recipe>& recipes() {
       {"postgresql-lease", "postgresql", "lease", 2, true, false, false, 30},
       {"postgresql-advisory", "postgresql", "advisory", 2, false, false, true, 30},
       {"mysql-get-lock", "mysql", "get-lock", 2, false, false, true, 30},
+      {"sentinel", "sentinel", "fair", 2, true, false, false, 0, true},
+      {"cluster", "cluster", "fair", 2, true, false, false, 0, true},
   };
   return all;
 }
@@ -33,30 +35,37 @@ const std::vector<Recipe>& recipes() {
 // server is killed. For Fault::wipe nothing is kept, and the grace is what protects. Of five
 // masters three are stopped or stepped, or two where the fault is that of a minority. ZooKeeper's
 // leases end by its tick.
-std::unique_ptr<test::Store> make_target(const Recipe& r, Fault fault) {
-  const bool redis = r.store == "redis" || r.store == "redlock";
-  return test::make_store(
-      std::string{r.store},
-      {.as_installed = r.store == "zookeeper",
-       .items = !redis                 ? ""
-                : fault == Fault::wipe ? "?restart_grace=3s"
-                                       : "?restart_grace=0",
-       .durable = fault == Fault::restart,
-       .proxied = is_one_of(fault, {Fault::cut, Fault::lose_reply, Fault::delay, Fault::reset}),
-       .movable_clock =
-           is_one_of(fault, {Fault::clock_ahead, Fault::clock_back, Fault::minority_clock}),
-       .servers = r.store == "redlock" ? 5U : 1U,
-       .harmed = is_one_of(fault, {Fault::minority, Fault::minority_clock}) ? 2U : 3U});
+std::unique_ptr<test::Store> make_target(const Recipe& r, Fault fault, bool as_installed) {
+  test::StoreSetup setup{
+      .as_installed = as_installed || r.store == "zookeeper",
+      .proxied = is_one_of(fault, {Fault::cut, Fault::lose_reply, Fault::delay, Fault::reset}),
+      .movable_clock =
+          is_one_of(fault, {Fault::clock_ahead, Fault::clock_back, Fault::minority_clock})};
+  const bool minority = is_one_of(fault, {Fault::minority, Fault::minority_clock});
+  if (as_installed) {
+    if (minority) setup.harmed = 1;
+  } else {
+    if (r.store == "redis" || r.store == "redlock")
+      setup.items = fault == Fault::wipe ? "?restart_grace=3s" : "?restart_grace=0";
+    setup.durable = fault == Fault::restart;
+    setup.servers = r.store == "redlock" ? 5U : 1U;
+    setup.harmed = minority ? 2U : 3U;
+  }
+  return test::make_store(std::string{r.store}, setup);
 }
 
 bool applies(const Recipe& r, Fault fault) {
+  if (r.as_installed_only && !to_processes(fault) &&
+      !is_one_of(fault,
+                 {Fault::none, Fault::stop_short, Fault::stop_long, Fault::fail_over, Fault::move}))
+    return false;
   const bool file = r.attached, redlock = r.name == "redlock", zookeeper = r.name == "zookeeper",
              redis = r.name.starts_with("redis-"), mysql = r.name.starts_with("mysql-"),
              postgresql = r.name.starts_with("postgresql-");
   switch (fault) {
+    case Fault::stop_long: return r.name != "file-flock";  // which only the holder locks
     case Fault::restart:
     case Fault::stop_short:
-    case Fault::stop_long:
     case Fault::cut:
     case Fault::lose_reply:
     case Fault::delay:
@@ -67,6 +76,8 @@ bool applies(const Recipe& r, Fault fault) {
     case Fault::clock_back: return redis || redlock || mysql || postgresql;
     case Fault::minority:
     case Fault::minority_clock: return redlock;
+    case Fault::fail_over: return r.store == "sentinel";
+    case Fault::move: return r.store == "cluster";
     // sequential's queue and the lock are one; a node that is gone is found by the next test
     default: return !(zookeeper && is_one_of(fault, {Fault::clock_ahead, Fault::clock_back}));
   }
@@ -87,6 +98,11 @@ std::string_view not_covered(const Recipe& r, Fault fault) {
     case Fault::reset: return r.connection ? "the connection is closed, and the lock with it" : "";
     default: return "";
   }
+}
+
+std::string_view not_covered(const Recipe& r, const Faults& faults) {
+  const std::string_view first = not_covered(r, faults.first);
+  return first.empty() ? not_covered(r, faults.midway) : first;
 }
 
 }  // namespace dlock::faults

@@ -18,13 +18,16 @@ struct Recipe {
   bool attached;            // to its processes, without a deadline
   bool connection;          // ends with a connection
   std::size_t share;        // of the grants without faults, in thousandths
+  bool as_installed_only = false;
 };
 
 const std::vector<Recipe>& recipes();
-std::unique_ptr<test::Store> make_target(const Recipe&, Fault);  // prepared for it
+// Prepared for the fault; as_installed: as distributions configure it, with a URL without items.
+std::unique_ptr<test::Store> make_target(const Recipe&, Fault, bool as_installed = false);
 
 bool applies(const Recipe&, Fault);
 // Why exclusion is not promised there (dlock-backends(7)); empty: it is.
 std::string_view not_covered(const Recipe&, Fault);
+std::string_view not_covered(const Recipe&, const Faults&);
 
 }  // namespace dlock::faults

@@ -15,40 +15,50 @@ namespace {
 using history::Event;
 using history::What;
 
-// Liveness alone: how fast a hand-over is depends on what else runs here. As long as a client waits.
+// Liveness alone: how fast a hand-over is depends on what else runs here. As long as a client
+// waits.
 constexpr std::int64_t free_at_most = 60'000'000'000;
+// A queue is held for three times the ttl behind the fault, on a store that may have its grace.
+constexpr std::int64_t heals_within = 60'000'000'000, queue_heals_within = 180'000'000'000;
 
 std::string key_text(int key) { return fmt::format("fault-{}", key); }
 
 struct Alive {
   std::int64_t from, until;
   std::uint64_t token;
+  bool shared;
 };
 
+std::vector<const Slot*> slots(const Evidence& e) {
+  std::vector<const Slot*> all;
+  for (std::uint32_t i = 0; i < e.arena.slots_used; ++i)
+    if (const Slot& s = e.arena.slots[i]; s.token != 0 && e.has(s.key)) all.push_back(&s);
+  return all;
+}
+
 // By key: when each job ran, as it noted itself. A job that was stopped did not run meanwhile.
-std::vector<std::vector<Alive>> lives(const Evidence& e) {
-  std::vector<std::vector<Alive>> all(e.keys);
-  for (std::uint32_t i = 0; i < e.arena.slots_used; ++i) {
-    const Slot& s = e.arena.slots[i];
-    if (s.token == 0) continue;
-    auto& of_key = all[static_cast<std::size_t>(s.key)];
-    if (s.awake != 0) {
-      of_key.push_back({s.start, s.asleep, s.token});
-      of_key.push_back({s.awake, s.last, s.token});
+std::map<int, std::vector<Alive>> lives(const Evidence& e) {
+  std::map<int, std::vector<Alive>> all;
+  for (const Slot* s : slots(e)) {
+    auto& of_key = all[s->key];
+    if (s->awake != 0) {
+      of_key.push_back({s->start, s->asleep, s->token, s->shared});
+      of_key.push_back({s->awake, s->last, s->token, s->shared});
     } else {
-      of_key.push_back({s.start, s.last, s.token});
+      of_key.push_back({s->start, s->last, s->token, s->shared});
     }
   }
   return all;
 }
 
 void measure_overlap(const Evidence& e, Row& row) {
-  for (auto& of_key : lives(e)) {
+  for (auto& [key, of_key] : lives(e)) {
     std::sort(of_key.begin(), of_key.end(),
               [](const Alive& a, const Alive& b) { return a.from < b.from; });
     const Alive* open = nullptr;
     for (const Alive& next : of_key) {
-      if (open && next.from < open->until && next.token != open->token) {
+      if (open && next.from < open->until && next.token != open->token &&
+          !(next.shared && open->shared)) {
         ++row.overlaps;
         row.longest_overlap =
             std::max(row.longest_overlap, std::min(open->until, next.until) - next.from);
@@ -66,6 +76,7 @@ Event line(const std::string& text) {
 
 void add_faults(const Evidence& e, std::vector<Event>& events) {
   for (const Injection& i : e.injected) {
+    if (i.key >= 0 && !e.has(i.key)) continue;
     events.push_back(line(
         fmt::format(R"({{"t":{},"pid":{},"ev":"fault","name":"{}","phase":"begin","key":"{}",)"
                     R"("fenced_only":{}}})",
@@ -81,12 +92,13 @@ void add_faults(const Evidence& e, std::vector<Event>& events) {
 void add_writes(const Evidence& e, std::vector<Event>& events, Row& row) {
   std::vector<const Write*> by_time;
   for (std::uint32_t i = 0; i < e.arena.writes_used; ++i)
-    if (e.arena.writes[i].complete) by_time.push_back(&e.arena.writes[i]);
+    if (e.arena.writes[i].complete && e.has(e.arena.writes[i].key))
+      by_time.push_back(&e.arena.writes[i]);
   std::sort(by_time.begin(), by_time.end(),
             [](const Write* a, const Write* b) { return a->t < b->t; });
-  std::vector<std::uint64_t> highest(e.keys);
+  std::map<int, std::uint64_t> highest;
   for (const Write* w : by_time) {
-    std::uint64_t& high = highest[static_cast<std::size_t>(w->key)];
+    std::uint64_t& high = highest[w->key];
     if (w->accepted) {
       row.stale_accepted += w->token < high;
       high = std::max(high, w->token);
@@ -113,17 +125,15 @@ void add_jobs(const Evidence& e, std::vector<Event>& events) {
   std::set<std::string> released;  // owners
   for (const Event& x : events)
     if (x.f == "release" && x.what == What::ok) released.insert(x.owner);
-  std::set<std::int64_t> killed, stopped;
-  for (const Injection& i : e.injected) {
+  std::set<std::int64_t> killed;
+  for (const Injection& i : e.injected)
     if (i.killed) killed.insert(i.pid);
-    if (i.stopped) stopped.insert(i.pid);
-  }
   std::map<std::pair<std::string, std::string>, std::int64_t> last;  // key, owner
-  for (std::uint32_t n = 0; n < e.arena.slots_used; ++n) {
-    const Slot& s = e.arena.slots[n];
+  for (const Slot* slot : slots(e)) {
+    const Slot& s = *slot;
     const std::string key = key_text(s.key);
     const auto of = granted.find({key, s.token});
-    if (s.token == 0 || of == granted.end()) continue;
+    if (of == granted.end()) continue;
     const std::string& owner = of->second.first;
     const auto pid = of->second.second;
     last[{key, owner}] = s.last;
@@ -137,29 +147,52 @@ void add_jobs(const Evidence& e, std::vector<Event>& events) {
     if (e.recipe.connection && killed.count(pid) != 0 && released.count(owner) == 0)
       add("fail", "renew");
   }
-  // A dlock that was stopped writes the end of its job when it goes on.
+  // A dlock that was stopped, or that does not get a processor, writes the end of its job late.
   for (Event& x : events)
-    if (x.what == What::tree_dead && stopped.count(x.pid) != 0)
+    if (x.what == What::tree_dead)
       if (const auto it = last.find({x.key, x.owner}); it != last.end())
         x.t = std::min(x.t, it->second);
 }
 
 void measure_next_grant(const Evidence& e, const std::vector<Event>& events, Row& row) {
-  std::vector<std::vector<std::int64_t>> grants(e.keys);
+  std::map<std::string, std::vector<std::int64_t>> grants;
   for (const Event& x : events)
-    if (x.f == "acquire" && x.what == What::ok)
-      grants[static_cast<std::size_t>(x.key.back() - '0')].push_back(x.t);
+    if (x.f == "acquire" && x.what == What::ok) grants[x.key].push_back(x.t);
   std::vector<std::int64_t> waits;
   for (const Injection& i : e.injected)
-    for (std::size_t k = 0; k < e.keys; ++k) {
+    for (const std::size_t k : e.keys) {
       if (i.key >= 0 && static_cast<std::size_t>(i.key) != k) continue;
+      const auto& of_key = grants[key_text(static_cast<int>(k))];
       const std::int64_t from = i.killed ? i.begin : i.end;
-      const auto next = std::lower_bound(grants[k].begin(), grants[k].end(), from);
-      if (next != grants[k].end()) waits.push_back(*next - from);
+      const auto next = std::lower_bound(of_key.begin(), of_key.end(), from);
+      if (next != of_key.end()) waits.push_back(*next - from);
     }
   if (waits.empty()) return;
   row.next_p50 = prove::quantile(waits, 0.5);
   row.next_p99 = prove::quantile(waits, 0.99);
+}
+
+// How each dlock of a queue ended. Its holder may have lost its lease; and where the store has
+// forgotten its grants, tokens alone protect.
+void judge_ends(const Evidence& e, Row& row) {
+  std::size_t jobs = 0;
+  for (const End& end : e.ends) {
+    std::string wanted = "exit 0";
+    bool has_job = true;
+    for (const Injection& i : e.injected) {
+      if (i.pid != end.pid) continue;
+      if (i.killed) wanted = "signal 9 (KILL)", has_job = i.holder;
+      else if (i.stopped && i.holder && !e.recipe.attached) wanted = "exit 123";
+    }
+    jobs += has_job;
+    const bool lost = end.number == 0 && end.how == "exit 123" && e.faults.loses();
+    if (end.how != wanted && !lost)
+      row.broken.push_back(fmt::format("dlock {} of {} ended with {}: {}\n", end.number,
+                                       key_text(static_cast<int>(end.key)), end.how, end.said));
+    if (end.said.find("too late") != end.said.npos)
+      row.broken.push_back("granted too late: " + end.said);
+  }
+  if (row.jobs != jobs) row.broken.push_back(fmt::format("{} jobs ran, not {}\n", row.jobs, jobs));
 }
 
 // Tokens protect wherever exclusion is not promised; so these hold there, too.
@@ -175,13 +208,16 @@ std::string excerpt(const history::Violation& v) {
 
 }  // namespace
 
+bool Evidence::has(int key) const {
+  return std::find(keys.begin(), keys.end(), static_cast<std::size_t>(key)) != keys.end();
+}
+
 Row judge(const Evidence& e) {
   Row row;
-  row.target = e.recipe.name;
-  row.fault = name_of(e.fault);
-  row.not_covered = not_covered(e.recipe, e.fault);
-  for (const auto& f : all_faults())
-    if (f.fault == e.fault) row.what = f.what;
+  row.target = e.target;
+  row.fault = e.faults.name();
+  row.what = e.faults.what();
+  row.not_covered = not_covered(e.recipe, e.faults);
   row.faults = e.injected.size();
 
   history::Reading reading;
@@ -196,10 +232,11 @@ Row judge(const Evidence& e) {
   measure_overlap(e, row);
 
   const auto history = history::gather(reading.events);
-  const auto verdict = history::check(history, {.hand_over = free_at_most,
-                                                .takeover = free_at_most,
-                                                .in_order = e.recipe.ordered,
-                                                .heal = 60'000'000'000});
+  const auto verdict =
+      history::check(history, {.hand_over = free_at_most,
+                               .takeover = free_at_most,
+                               .in_order = e.ordered,
+                               .heal = e.queue ? queue_heals_within : heals_within});
   row.grants = verdict.figures.grants;
   row.jobs = verdict.figures.jobs;
   row.least_slack = verdict.figures.least_slack;
@@ -211,7 +248,11 @@ Row judge(const Evidence& e) {
         shown.insert(v.invariant).second)
       row.broken.push_back(excerpt(v));
   }
-  for (std::size_t k = 0; k < e.keys; ++k) row.lost_updates += e.arena.resources[k].lost_updates();
+  for (const std::size_t k : e.keys) row.lost_updates += e.arena.resources[k].lost_updates();
+  if (e.queue) judge_ends(e, row);
+  else
+    for (const End& end : e.ends)
+      row.broken.push_back(fmt::format("dlock ended with {}: {}\n", end.how, end.said));
   if (row.stale_accepted != 0)
     row.broken.push_back(fmt::format("{} stale writes were accepted\n", row.stale_accepted));
   if (row.not_covered.empty()) {

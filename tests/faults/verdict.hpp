@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one cell of the table, a recipe under a fault, has shown.
+// What one cell of the table, a target under a fault, has shown.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace dlock::faults {
 inline double ms(std::int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 struct Row {
-  std::string_view target, fault, what;
+  std::string target, fault, what;
   std::string_view not_covered;  // why; empty: exclusion is promised
   double seconds = 0;
   std::size_t grants = 0, jobs = 0, faults = 0, missed = 0, torn = 0;
@@ -35,13 +35,19 @@ struct Row {
 };
 
 struct Evidence {
+  std::string target;  // of the row
   const Recipe& recipe;
-  Fault fault;
+  Faults faults;
   const Arena& arena;
-  std::size_t keys;
+  std::vector<std::size_t> keys;  // what happened to others is not judged
+  bool ordered;                   // I11
+  bool queue;                     // each client ran once, and the first one of each key held
+  std::vector<std::string> left;  // processes that outlived the cell
   const std::vector<Injection>& injected;
-  std::vector<std::string> traces;  // paths
-  std::vector<std::string> left;    // processes that outlived the cell
+  std::vector<std::string> traces{};  // paths
+  std::vector<End> ends{};
+
+  bool has(int key) const;
 };
 
 // Everything but seconds, missed and statuses.
