@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract of every recipe: one suite, run once per recipe. A new recipe is a file like
-// subjects_file.cpp. Cases for features that a recipe's Traits do not claim are skipped, and the
+// recipes_file.cpp. Cases for features that a recipe's Traits do not claim are skipped, and the
 // skip is reported (exit status 77, which ctest shows).
 #pragma once
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host names: a name service that hangs. What moves or is silent: program/environment/names.py.
+// Host names: a name service that hangs. What moves or is silent: environment/host_names.py.
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>

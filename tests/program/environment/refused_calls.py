@@ -30,7 +30,7 @@ def refuse(number, error):
 
 
 @unittest.skipUnless(platform.machine() == "x86_64", "the numbers of the calls are those of x86-64")
-class Filtered(parts.Case):
+class RefusedCalls(parts.Case):
     def every(self):
         for name, number in calls.items():
             for error in EPERM, ENOSYS:

@@ -5,7 +5,7 @@ import os, resource, shutil, subprocess
 import parts
 
 
-class Narrow(parts.Case):
+class Limits(parts.Case):
     def each(self, question):
         for kind in "redis", "mysql", "zookeeper":
             with self.subTest(kind):

@@ -10,7 +10,7 @@ if ctypes.CDLL(None).unshare(0x20000) or subprocess.run(["mount", "--make-rpriva
     raise SystemExit(77)
 
 
-class Names(parts.Case):
+class HostNames(parts.Case):
     @classmethod
     def setUpClass(cls):  # with the machine's own names
         cls.stores = {}

@@ -8,7 +8,7 @@ import parts
 ttl = {"file": "3s", "redis": "3s", "mysql": "3s", "zookeeper": "6s"}
 
 
-class Modes(parts.Case):
+class SharedAndPermits(parts.Case):
     def job(self, judge):
         return ["sh", "-c",
                 f"exec 8>{self.dir}/judge 9>{self.dir}/judge2; "
