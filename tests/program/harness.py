@@ -101,10 +101,10 @@ traceable = unittest.skipIf(shutil.which("strace") is None, "strace is not insta
 started = {}
 
 
-def fixture(kind):
+def fixture(kind, *options):
     """One for all tests of a program."""
     if kind not in started:
-        started[kind] = Store(kind)
+        started[kind] = Store(kind, *options)
     return started[kind]
 
 

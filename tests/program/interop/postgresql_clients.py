@@ -2,13 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """dlock's recipe `advisory` excludes with psql and with psycopg2, both ways, for each kind of
 key."""
-import os
-import shutil
-import subprocess
-import tempfile
-import zlib
+import os, select, shutil, subprocess, zlib
 
-from beside import Store, check, command, main, missing, within
+import beside
 
 try:
     import psycopg2
@@ -34,6 +30,8 @@ class Psql:
 
     def ask(self, sql):
         self.process.stdin.write(f"SELECT {sql};\n")
+        if not select.select([self.process.stdout], [], [], beside.BOUND)[0]:
+            raise AssertionError(f"psql does not answer: {sql}")
         return self.process.stdout.readline().strip()
 
     def end(self):
@@ -46,6 +44,7 @@ class Psycopg2:
     def __init__(self, url):
         self.connection = psycopg2.connect(url)
         self.connection.autocommit = True
+        self.ask(f"set_config('lock_timeout', '{beside.BOUND}s', false)")
 
     def ask(self, sql):
         with self.connection.cursor() as cursor:
@@ -57,50 +56,56 @@ class Psycopg2:
         self.connection.close()
 
 
-def both_ways(server, client, other, kind, key, sql):
-    def dlock(*words):
-        return command(server, f"advisory&key={kind}", *words)
+class Clients(beside.Case):
+    store = "postgresql"
 
-    name = f"{type(client).__name__}, {kind}"
-    check(f"{name}: takes the lock", client.ask(f"pg_advisory_lock({sql})") == "")
-    busy = subprocess.run(dlock("run", "--key", key, "-n", "--", "true"), check=False)
-    check(f"{name}: dlock finds it busy", busy.returncode == 75, busy)
-    seen = subprocess.run(dlock("inspect", key), capture_output=True, text=True, check=False)
-    check(f"{name}: inspect shows a stranger", "held by another program" in seen.stdout, seen)
-    waiter = subprocess.Popen(dlock("run", "--key", key, "--", "true"))
-    within("dlock waits", lambda: other.ask(WAITING) == "1")
-    check(f"{name}: dlock does not run", waiter.poll() is None)
-    check(f"{name}: releases", client.ask(f"pg_advisory_unlock({sql})") == "t")
-    check(f"{name}: dlock runs then", waiter.wait(60) == 0)
-    with tempfile.TemporaryDirectory() as work:
-        job = f"touch {work}/held; until [ -e {work}/end ]; do sleep 0.02; done; touch {work}/ended"
-        holder = subprocess.Popen(dlock("run", "--key", key, "--", "sh", "-c", job))
-        within("dlock holds", lambda: os.path.exists(work + "/held"))
-        check(f"{name}: is refused", client.ask(f"pg_try_advisory_lock({sql})") == "f")
-        waits = subprocess.Popen(["psql", "-XAtq", server.url, "-c",
-                                  f"SELECT pg_advisory_lock({sql})"],
-                                 stdout=subprocess.DEVNULL)
-        within("psql -c waits", lambda: other.ask(WAITING) == "1")
-        open(work + "/end", "w", encoding="ascii").close()
-        check(f"{name}: psql -c ends", waits.wait(60) == 0)
-        check(f"{name}: only then", os.path.exists(work + "/ended"))
-        check(f"{name}: dlock ends", holder.wait(60) == 0)
-    within("it is free", lambda: client.ask(f"pg_try_advisory_lock({sql})") == "t")
-    client.ask("pg_advisory_unlock_all()")
+    def setUp(self):
+        if not shutil.which("psql"):
+            beside.missing("psql")
+        if psycopg2 is None:
+            beside.missing("python3-psycopg2")
+        super().setUp()
+        self.other = Psycopg2(self.server.url)
+        self.addCleanup(self.other.end)
+
+    def waits(self):
+        return self.other.ask(WAITING) == "1"
+
+    def both_ways(self, client, kind, key, sql):
+        recipe = f"advisory&key={kind}"
+        at = self.on(recipe, "--key", key)
+        self.assertEqual("", client.ask(f"pg_advisory_lock({sql})"))
+        self.finds_it_busy(recipe, "--key", key)
+        self.assertIn("held by another program", self.tell("inspect", *self.on(recipe), key))
+        waiter = self.run_dlock(*at, "--", "true")
+        waiter.until("dlock waits", self.waits)
+        self.assertIsNone(waiter.process.poll())
+        self.assertEqual("t", client.ask(f"pg_advisory_unlock({sql})"))
+        waiter.end(0)
+        holder = self.run_dlock(*at, "--", "sh", "-c", "echo up; read go; touch ended",
+                                stdin=subprocess.PIPE)
+        holder.prints("up")
+        self.assertEqual("f", client.ask(f"pg_try_advisory_lock({sql})"))
+        waits = self.start("-XAtq", self.server.url, "-c", f"SELECT pg_advisory_lock({sql})",
+                           dlock="psql")
+        waits.until("psql -c waits", self.waits)
+        holder.go()
+        waits.end(0)
+        self.assertTrue(os.path.exists(self.dir + "/ended"), "psql did not wait for the job")
+        os.unlink(self.dir + "/ended")
+        holder.end(0)
+        beside.within("it is free", lambda: client.ask(f"pg_try_advisory_lock({sql})") == "t")
+
+    def test_each_kind_of_key(self):
+        for kind_of_client in Psql, Psycopg2:
+            client = kind_of_client(self.server.url)
+            self.addCleanup(client.end)
+            for row in KINDS:
+                with self.subTest(kind_of_client.__name__, row=row):
+                    try:
+                        self.both_ways(client, *row)
+                    finally:
+                        client.ask("pg_advisory_unlock_all()")
 
 
-def test():
-    if not shutil.which("psql"):
-        missing("psql")
-    if psycopg2 is None:
-        missing("python3-psycopg2")
-    server = Store("postgresql")
-    other = Psycopg2(server.url)
-    for client in (Psql(server.url), Psycopg2(server.url)):
-        for kind, key, sql in KINDS:
-            both_ways(server, client, other, kind, key, sql)
-        client.end()
-    other.end()
-
-
-main(test)
+beside.main()

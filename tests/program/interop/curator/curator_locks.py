@@ -3,15 +3,10 @@
 """dlock beside Apache Curator: recipe `curator` and InterProcessMutex, recipe `sequential` and
 InterProcessReadWriteLock, in the same directory, both ways; also beside dlock's permits and the
 lock-delay of a dlock that was killed."""
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import time
+import os, shutil, signal, subprocess, sys, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from beside import Holder, Store, check, die_with_parent, main, missing, run  # noqa: E402
+import beside  # noqa: E402
 
 JARS = ["/usr/share/java/%s.jar" % name
         for name in ("curator-client", "curator-framework", "curator-recipes", "guava", "slf4j-api",
@@ -25,8 +20,9 @@ class Curator:
         self.process = subprocess.Popen(
             ["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(JARS), source, server.host],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            preexec_fn=die_with_parent)
-        check("Curator is connected", self.process.stdout.readline() == "ready\n")
+            preexec_fn=beside.die_with_parent)
+        if self.process.stdout.readline() != "ready\n":
+            raise AssertionError("Curator is not connected")
 
     def ask(self, *words):
         self.begin(*words)
@@ -48,89 +44,87 @@ class Curator:
     def end(self):
         self.process.stdin.close()
         self.process.wait(30)
+        self.process.stdout.close()
 
 
-def excludes(server, curator, kind, recipe, *mode):
-    """Curator's lock `kind` and dlock's, each while the other is held, and each after it."""
-    key = "-".join((kind, recipe, *(m.strip("-") for m in mode)))
-    what = "Curator's %s and dlock's %s %s" % (kind, recipe, " ".join(mode))
-    check(what + ": Curator takes it", curator.acquire(kind, key, 20000))
-    busy = run(server, recipe, "--key", key, *mode, "-n", "--", "true")
-    check(what + ": dlock finds it busy", busy.returncode == 75, busy)
-    waiter = Holder(server, recipe, "--key", key, *mode)
-    check(what + ": Curator releases", curator.release(kind, key))
-    waiter.holds()
-    check(what + ": dlock has it then, and Curator does not",
-          not curator.acquire(kind, key, MOMENT))
-    curator.begin("acquire", kind, "/locks/" + key, 30000)
-    check(what + ": dlock ends", waiter.end() == 0)
-    check(what + ": Curator has it then", curator.answer() == "yes")
-    check(what + ": and releases it", curator.release(kind, key))
+class Curators(beside.Case):
+    store, options = "zookeeper", ["--as-installed"]
+
+    def setUp(self):
+        for jar in JARS:
+            if not os.path.exists(jar):
+                beside.missing("Curator (libcurator-recipes-java: %s)" % jar)
+        if not shutil.which("javac"):
+            beside.missing("a JDK (default-jdk-headless)")
+        super().setUp()
+        self.curator = Curator(self.server)
+        self.addCleanup(self.curator.end)
+
+    def takes(self, kind, key, ms=20000):
+        self.assertTrue(self.curator.acquire(kind, key, ms), "Curator does not take it")
+
+    def finds_dlock(self, kind, key):
+        self.assertFalse(self.curator.acquire(kind, key, MOMENT), "Curator takes it beside dlock")
+
+    def gives(self, kind, key):
+        self.assertTrue(self.curator.release(kind, key), "Curator does not release it")
+
+    def excludes(self, kind, recipe, *mode):
+        """Curator's lock `kind` and dlock's, each while the other is held, and each after it."""
+        key = "-".join((kind, recipe, *(m.strip("-") for m in mode)))
+        self.takes(kind, key)
+        self.finds_it_busy(recipe, "--key", key, *mode)
+        waiter = self.holder(recipe, "--key", key, *mode)
+        self.gives(kind, key)
+        self.token(waiter)
+        self.finds_dlock(kind, key)
+        self.curator.begin("acquire", kind, "/locks/" + key, 30000)
+        waiter.go().end(0)
+        self.assertEqual("yes", self.curator.answer(), "Curator does not have it then")
+        self.gives(kind, key)
+
+    def test_each_way(self):
+        for row in (("mutex", "curator"), ("write", "sequential"), ("write", "sequential", "-s"),
+                    ("read", "sequential"), ("write", "sequential", "--limit", "2"),
+                    ("read", "sequential", "--limit", "2")):
+            with self.subTest(row):
+                self.excludes(*row)
+
+    def test_readers(self):
+        """Of both."""
+        self.takes("read", "together")
+        self.by_dlock("sequential", "--key", "together", "-s", "-n")
+        reader = self.holder("sequential", "--key", "together", "-s")
+        self.token(reader)
+        self.gives("read", "together")
+        self.takes("read", "together")
+        reader.go().end(0)
+        self.gives("read", "together")
+
+    def test_permits(self):
+        """Several at once keep Curator out, the last of them, too."""
+        holders = [self.holder("sequential", "--key", "permits", "--limit", "3") for _ in range(2)]
+        for held in holders:
+            self.token(held)
+        for held in holders:
+            self.finds_dlock("write", "permits")
+            self.finds_dlock("read", "permits")
+            held.go().end(0)
+        self.takes("read", "permits")
+        self.gives("read", "permits")
+
+    def test_lock_delay(self):
+        """A killed holder: Curator waits for its lock-delay, and not for ever."""
+        for kind, recipe in ("read", "sequential"), ("mutex", "curator"):
+            with self.subTest(kind):
+                key = "delay-" + kind
+                holder = self.holder(recipe, "--key", key, "--ttl", "8s", "--lock-delay", "4s")
+                self.token(holder)
+                killed = time.monotonic()
+                holder.send(signal.SIGKILL).end()
+                self.takes(kind, key, 60000)
+                self.assertGreaterEqual(time.monotonic() - killed, 4)
+                self.gives(kind, key)
 
 
-def together(server, curator):
-    """Readers of both."""
-    check("Curator reads", curator.acquire("read", "together", 20000))
-    beside = run(server, "sequential", "--key", "together", "-s", "-n", "--", "true")
-    check("dlock reads beside it", beside.returncode == 0)
-    reader = Holder(server, "sequential", "--key", "together", "-s")
-    reader.holds()
-    check("Curator releases", curator.release("read", "together"))
-    check("Curator reads beside dlock", curator.acquire("read", "together", 20000))
-    check("dlock ends", reader.end() == 0)
-    curator.release("read", "together")
-
-
-def permits(server, curator):
-    """Several at once, on both sides of Curator's turn."""
-    holders = [Holder(server, "sequential", "--key", "permits", "--limit", "3") for _ in range(2)]
-    for h in holders:
-        h.holds()
-    check("two permits keep Curator's writer out", not curator.acquire("write", "permits", MOMENT))
-    check("two permits keep Curator's reader out", not curator.acquire("read", "permits", MOMENT))
-    check("one ends", holders[0].end() == 0)
-    check("the other still keeps Curator's writer out",
-          not curator.acquire("write", "permits", MOMENT))
-    check("the other still keeps Curator's reader out",
-          not curator.acquire("read", "permits", MOMENT))
-    check("the other ends", holders[1].end() == 0)
-    check("then Curator reads", curator.acquire("read", "permits", 20000))
-    curator.release("read", "permits")
-    excludes(server, curator, "read", "sequential", "--limit", "2")
-
-
-def lock_delay(server, curator, kind, recipe):
-    """A killed holder: Curator waits for its lock-delay, and not for ever."""
-    key = "delay-" + kind
-    holder = Holder(server, recipe, "--key", key, "--ttl", "8s", "--lock-delay", "4s")
-    holder.holds()
-    killed = time.monotonic()
-    holder.process.send_signal(signal.SIGKILL)
-    holder.process.wait()
-    check("Curator's %s has what a killed dlock with --lock-delay held" % kind,
-          curator.acquire(kind, key, 60000))
-    check("and not before its lock-delay is over", time.monotonic() - killed >= 4)
-    curator.release(kind, key)
-
-
-def test():
-    for jar in JARS:
-        if not os.path.exists(jar):
-            missing("Curator (libcurator-recipes-java: %s)" % jar)
-    if not shutil.which("javac"):
-        missing("a JDK (default-jdk-headless)")
-    server = Store("zookeeper", "--as-installed")
-    curator = Curator(server)
-    excludes(server, curator, "mutex", "curator")
-    excludes(server, curator, "write", "sequential")
-    excludes(server, curator, "write", "sequential", "-s")
-    excludes(server, curator, "read", "sequential")
-    together(server, curator)
-    lock_delay(server, curator, "read", "sequential")
-    lock_delay(server, curator, "mutex", "curator")
-    excludes(server, curator, "write", "sequential", "--limit", "2")
-    permits(server, curator)
-    curator.end()
-
-
-main(test)
+beside.main()
