@@ -48,7 +48,10 @@ class TreeRun {
     static std::atomic<int> number{0};
     mark_ = std::to_string(::getpid()) + "." + std::to_string(++number);
   }
-  ~TreeRun() { kill_carriers("DLOCK_TEST_CELL", mark_); }
+  ~TreeRun() {
+    kill_carriers("DLOCK_TEST_CELL", mark_);
+    kill_carriers("DLOCK_TEST_TREE", fifo_);
+  }
 
   Seen go() {
     start();
@@ -62,7 +65,8 @@ class TreeRun {
     ::poll(nullptr, 0, int(jitter_ * 1000));
     if (seen_.wrong.empty()) {
       inject();
-      await_death();
+      if (cell_.fault == Fault::hits) await_next();
+      else await_death();
     }
     if (!seen_.wrong.empty())
       wrong("stderr was: " + read_file(dir_ / "err") + "events were:\n" +
@@ -113,7 +117,8 @@ class TreeRun {
     Spawn s;
     s.argv = command("tree", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms", "--status",
                               dir_ / "status", "--trace", dir_ / "trace"});
-    if (!cell_.leased()) s.argv.insert(s.argv.end() - 1, {"-k", "1s"});
+    if (cell_.fault == Fault::hits) s.argv.insert(s.argv.end() - 1, {"-k", "300ms"});
+    else if (!cell_.leased()) s.argv.insert(s.argv.end() - 1, {"-k", "1s"});
     if (cell_.fault == Fault::kill_outer) {
       const auto inner = command("inner", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms"});
       s.argv.insert(s.argv.end(), inner.begin(), inner.end());
@@ -142,13 +147,20 @@ class TreeRun {
       wrong("dlock has " + std::to_string(children.size()) + " children, expected one: the guard");
   }
 
-  // On `file` a second contender waits for the key, and counts living members as soon as it has the
-  // lock.
+  std::vector<std::string> ttl() const {
+    if (!cell_.leased()) return {};
+    return {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms"};
+  }
+
+  // On `file`, and under Fault::hits, a second contender waits for the key, and counts living members
+  // as soon as it has the lock.
   void queue_waiter() {
-    if (cell_.leased()) return;
+    if (cell_.leased() && cell_.fault != Fault::hits) return;
     Pipe status, out;
     Spawn s;
     s.argv = command("tree", {"-q", "--status", "9"});
+    const auto lease = ttl();
+    s.argv.insert(s.argv.end() - 1, lease.begin(), lease.end());
     s.argv.insert(s.argv.end(), {programs_.tree, "--count", fifo_});
     s.env = {{"DLOCK_TEST_CELL", mark_}};
     s.place = Spawn::Place::own_session;
@@ -175,9 +187,36 @@ class TreeRun {
       case Fault::kill_frozen: frozen_.emplace(guard_), dlock_->signal(SIGKILL); break;
       case Fault::freeze: ::kill(server_->server(), SIGSTOP); break;
       case Fault::stop_guard_term: ::kill(guard_, SIGSTOP), dlock_->signal(SIGTERM); break;
+      case Fault::hits: hit(); break;
     }
     if (cell_.fault == Fault::stop && !cell_.leased()) outlive_stop();
     if (cell_.fault == Fault::kill_frozen) outlive_dlock();
+  }
+
+  void hit() {
+    for (std::size_t i = 0; i < cell_.hits.size(); ++i) {
+      if (i > 0 && cell_.gap_ms > 0) ::poll(nullptr, 0, cell_.gap_ms);
+      const Hit& h = cell_.hits[i];
+      ::kill(h.target == Target::dlock ? dlock_->pid() : guard_, h.signal);
+    }
+  }
+
+  // The second contender finds no member alive, also where it is granted only once both go on.
+  void await_next() {
+    const bool both_killed =
+        cell_.hits.size() == 2 && std::all_of(cell_.hits.begin(), cell_.hits.end(),
+                                              [](const Hit& h) { return h.signal == SIGKILL; });
+    auto count = waiter_out_->next(both_killed ? patience : cell_.leased() ? ttl_ + 2 : 1);
+    const bool at_once = count.has_value();
+    if (!at_once) {  // the lock is still held
+      dlock_->signal(SIGCONT), ::kill(guard_, SIGCONT), dlock_->signal(SIGTERM);
+      count = waiter_out_->next(patience);
+    }
+    if (!count) return wrong("the next one never got the lock");
+    seen_.survivors = std::stoul(*count);
+    if (seen_.survivors > 0 && !(at_once && cell_.may_survive))
+      wrong("the next holder found " + *count + " living members");
+    seen_.end = at_once ? "granted" : "held";
   }
 
   // An attached holder of `file` has no deadline: a stopped dlock keeps the lock and the job, and

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One resisting tree under one `dlock run`, and one fault.
 #pragma once
+#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,16 +21,27 @@ enum class Fault {
   kill_frozen,
   kill_outer,  // two dlocks, one inside the other; KILL to the outer one
   freeze,      // STOP to the server, for good
+  hits,        // as the cell says, while a second contender waits
+};
+
+enum class Target { dlock, guard };
+struct Hit {
+  int signal;  // SIGSTOP or SIGKILL
+  Target target;
 };
 
 struct Cell {
-  const char* name;
+  std::string name;
   // "file" and query items; "redis": a server of its own; else the fault items of a fake lease
   const char* backend;
   Fault fault;
   bool terminal;                  // in a pty, so the job is in dlock's group
   std::vector<std::string> ends;  // how dlock may end
   double ttl = 0;                 // seconds; 0: the default of the run
+  std::vector<Hit> hits = {};
+  int gap_ms = 0;  // between them
+  bool may_survive =
+      false;  // the tree outlives the lock: a row of NOT COVERED in dlock-backends(7)
   bool leased() const { return std::string_view(backend).substr(0, 4) != "file"; }
   bool on_server() const { return std::string_view(backend) == "redis"; }
 };
@@ -40,7 +52,8 @@ struct Programs {
 
 struct Seen {
   std::vector<std::string> wrong;  // empty: every promise was kept
-  // members of the tree alive when dlock reported it dead, or after the bound
+  // members of the tree alive when dlock reported it dead, or after the bound; under Fault::hits,
+  // when the second contender was granted
   std::size_t survivors = 0;
   std::optional<double> dead_after;  // seconds from the fault to the death of the last member
   std::optional<double> slack;       // seconds from there to the deadline
