@@ -120,12 +120,12 @@ TEST_CASE("get-lock: the record of a session is not in force for another of the 
   Database db{own};
   own.sql("SET GLOBAL enforce_storage_engine=InnoDB");
   const std::string url = url_of(db.url(), db, "get-lock");
-  Lease old;
-  {
+  const Lease old = [&] {
     const auto a = open_mysql(url, calm(), "get-lock");
-    old = acquire_or_fail(*a, request(key("k"), 30s));
+    Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
     own.restart();
-  }
+    return lease;
+  }();
   const auto other = connect_as_root(own.socket(), db.name());
   const auto now = [&](const std::string& sql) {
     return std::string{other->query("ask", sql, Clock::now() + 10s).value().text(0)};
