@@ -95,7 +95,8 @@ std::string config_text(const Options& o) {
     return std::popcount(a.first) > std::popcount(b.first);
   });
   for (const auto& [of, lines] : groups)
-    text += fmt::format("{}# not set, of {}:\n{}", text.empty() ? "" : "\n", commands_of(of), lines);
+    text +=
+        fmt::format("{}# not set, of {}:\n{}", text.empty() ? "" : "\n", commands_of(of), lines);
   return text;
 }
 

@@ -28,9 +28,9 @@ Result<void> all_useful(const Options&, std::span<const Store>);
 
 // Of what the URL can use. The password: --password-file, then the URL's item, then its password
 // (left empty here), then DLOCK_PASSWORD, then password-file of the environment or a configuration
-// file. That of sentinels: the URL's item, then DLOCK_SENTINEL_PASSWORD. The credentials for
-// ZooKeeper likewise. Errc::usage or Errc::config: a file that cannot be read or that others may
-// read.
+// file. That of sentinels: the URL's item, then DLOCK_SENTINEL_PASSWORD. The same
+// holds for the credentials of ZooKeeper. Errc::usage or Errc::config: a file that cannot be read,
+// or that others may read.
 Result<Secrets> find_secrets(const Options&, const Store&);
 
 // The values of tables that are for another server than this; empty: there are none.

@@ -30,8 +30,8 @@ struct Granted {
   int hold_fd = -1;
   // readable: the lock has changed (forced release, revocation); call renew at once. -1: none
   int alarm_fd = -1;
-  // Of several keys that were taken together, those besides the first: their leases, and the open
-  // files of all.
+  // Several keys that were taken together: the leases of all but the first key, and the open files
+  // of all keys.
   std::vector<Lease> more_leases{};
   std::vector<int> more_holds{};
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DLOCK_GRANTS and the other variables by which a job knows what is held: dlock writes them for its
-// job, and a dlock inside of the job reads them.
+// DLOCK_GRANTS and the other variables that show a job what is held. dlock writes them for its job,
+// and a dlock inside of the job reads them.
 #pragma once
 #include <sys/types.h>
 #include <string>

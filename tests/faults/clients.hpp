@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients, each with a trace file of its own: those that run one `dlock run` after the other, or a
-// queue of which each runs a single one.
+// Clients, each with a trace file of its own: either each client runs one `dlock
+// run` after the other, or the clients form a queue and each runs a single one.
 #pragma once
 #include <sys/types.h>
 #include <atomic>

@@ -6,7 +6,7 @@
 //     [--json FILE] [--keep DIRECTORY]
 //   fault_runner --grants N [--target NAME[,...]] [--json FILE]
 // Prints a row per target and fault. "restart+kill-dlock": the second fault midway through the
-// first. --budget is shared by all cells (20m), of which each takes 4 s at least; --seconds is for
+// first. --budget is shared by all cells (20m), and each cell takes 4 s at least; --seconds is for
 // each one. --defaults: servers as distributions configure them and URLs without items, jobs and
 // waits of three times the ttl (--ttl; the least of the store), without a fault or with these; all
 // cells side by side, since most of their time is a wait. --all: every recipe and mode of the store

@@ -110,7 +110,7 @@ class TlsServer:
     def __init__(self, test, certificate, key):
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(certificate, key)
-        self.context.maximum_version = ssl.TLSVersion.TLSv1_2  # which tells both sides of the end
+        self.context.maximum_version = ssl.TLSVersion.TLSv1_2  # both sides notice the end
         self.context.sni_callback = self.named
         self.seen = []
         self.listener = socket.create_server(("localhost", 0))

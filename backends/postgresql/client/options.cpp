@@ -18,7 +18,7 @@ constexpr std::string_view socket_example = "postgresql+unix:///run/postgresql?d
 
 bool on_socket(const Url& url) noexcept { return url.scheme == "postgresql+unix"; }
 
-// "a,,b": three, of which one is empty; "": none.
+// "a,,b" has three items, and the second is empty; "" has none.
 std::vector<std::string> list_of(std::string_view text) {
   std::vector<std::string> list;
   if (text.empty()) return list;

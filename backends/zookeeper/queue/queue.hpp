@@ -56,7 +56,7 @@ std::optional<unsigned> parse_slot(std::string_view name);
 
 // The node with the last start that --once-per noted.
 inline constexpr std::string_view start_node = "started";
-// A node that lives for a moment, because only a write tells the leader's clock.
+// A node that lives for a moment: only the reply to a write has the time of the leader's clock.
 std::string clock_node();
 // dlock's, but no place in the queue.
 bool is_helper_node(Dialect, std::string_view name);
