@@ -4,8 +4,10 @@
 import os
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import measure
+import picture
 
 MS = 1_000_000
 
@@ -97,6 +99,21 @@ class Figures(unittest.TestCase):
             ]
         )
         self.assertEqual((seen["grants"], seen["updates"], seen["lost_updates"]), (1, 0, 0))
+
+
+class Picture(unittest.TestCase):
+    def test_two_jobs_at_once_are_shown_with_their_time(self):
+        rows = [("tool", 3.0, [("A", 0.0, 25.0), ("B", 13.0, 38.0)])]
+        self.assertEqual([(13.0, 25.0)], picture.both(rows[0][2]))
+        self.assertIn("two jobs at once for 12.0 s", self.text(rows))
+
+    def test_jobs_after_each_other_are_no_overlap(self):
+        rows = [("tool", 3.0, [("A", 0.0, 12.0), ("B", 13.0, 38.0)])]
+        self.assertEqual([], picture.both(rows[0][2]))
+        self.assertIn("never two jobs at once", self.text(rows))
+
+    def text(self, rows):
+        return "".join(xml.etree.ElementTree.fromstring(picture.draw(rows)).itertext())
 
 
 unittest.main()
