@@ -147,6 +147,7 @@ class Examples(harness.Case):
     def test_deployments(self):
         """One after the other."""
         text = example("dlock.1", "dlock run -w 15m --key deploy")
+        self.assertEqual(text, example("README.md", "dlock run -w 15m --key deploy"))
         self.env["CI_JOB_URL"] = "https://ci/7"
         self.run_busy("deploy", text)
         self.shell(text)
@@ -154,7 +155,9 @@ class Examples(harness.Case):
 
     def test_limit(self):
         """Four at a time."""
-        self.shell(example("dlock.1", "dlock run --limit"))
+        text = example("dlock.1", "dlock run --limit")
+        self.assertEqual(text, example("README.md", "dlock run --limit"))
+        self.shell(text)
         self.called("train 0")
 
     def test_steps_of_a_script(self):
@@ -514,7 +517,6 @@ class Examples(harness.Case):
                 ("README.md", "scripts/package", "packaging_test.py, with a build of no time"),
                 ("README.md", "cmake --install build", "likewise"),
                 ("README.md", "cmake --build build --target uninstall", "likewise"),
-                ("README.md", "scripts/deps", "installs packages"),
                 ("README.md", "scripts/prove --help", "scripts_test.py runs it"),
                 ("dlock-faults.7", "scripts/prove --comparison",
                  "takes long; measure.comparison runs two of its tools"),
