@@ -25,6 +25,7 @@ case $1 in
   *)
     printf '%s\\n' 'CMAKE_PROJECT_VERSION:STATIC=1.2.3' \\
       'DLOCK_MAINTAINER:STRING=N <n@n.invalid>' >"$5/CMakeCache.txt"
+    echo "$*" >"$5/how"
     ;;
 esac
 """
@@ -145,29 +146,44 @@ class Packaging(harness.Case):
         self.assertLine(r".* \./usr/share/zsh/vendor-completions/_dlock", done)
 
     def test_package(self):
-        """Its tarball needs no xz, two are the same, what lintian refuses has no checksum."""
+        """Its tarball needs no xz, two are the same, what lintian refuses has no checksum; it is
+        made for arm64, too."""
         for directory in "tree/scripts/packaging", "bin", "bare", "one", "two", "two.build":
             os.makedirs(directory)
         shutil.copy(ROOT + "/scripts/package", "tree/scripts/")
         for name in "LICENSE", "README.md", "CHANGELOG.md", "scripts/packaging/copyright":
             write("tree/" + name)
-        for name in "deps", "sbom":
+        for name in "deps", "sbom", "packaging/unpack":
             os.symlink("/bin/true", "tree/scripts/" + name)
         write("bin/cmake", CMAKE, 0o700)
-        write("bin/cpack", '#!/bin/sh\nmkdir -p "$4"; touch "$4/dlock_1.2.3_any.deb"\n', 0o700)
+        write("bin/cpack", '#!/bin/sh\nmkdir -p "$4"; touch "$4/dlock_1.2.3_$DEB_HOST_ARCH.deb"\n',
+              0o700)
         write("bin/lintian", '#!/bin/sh\necho "E: dlock: such-a-tag"\n[ ! -e bad ]\n', 0o700)
         write("one/dlock_1.2.3-9_any.deb")  # of another day
         write("two.build/install_manifest.txt", "/opt/bin/dlock\n")
 
-        def package(out, **more):
-            return self.program("tree/scripts/package", "-o", out, "-B", out + ".build", env={
-                **EPOCH, "PATH": f"{self.dir}/bin:{self.env['PATH']}"}, **more)
+        native = self.program("dpkg", "--print-architecture").out.strip()
+
+        def package(out, *archs, **more):
+            words = [word for arch in archs for word in ("--arch", arch)]
+            return self.program(
+                "tree/scripts/package", "-o", out, "-B", out + ".build", *words,
+                env={**EPOCH, "PATH": f"{self.dir}/bin:{self.env['PATH']}"}, **more)
         for out in "one", "two":
             done = package(out)
             self.assertIn("the .deb names nobody as its maintainer", done.out + done.err)
         sums = read("one/SHA256SUMS")
         self.assertEqual(sums, read("two/SHA256SUMS"))
-        self.assertEqual("dlock_1.2.3_any.deb", sums.splitlines()[0][66:])
+        self.assertEqual(f"dlock_1.2.3_{native}.deb", sums.splitlines()[0][66:])
+        if native != "arm64":
+            package("both", native, "arm64")
+            self.assertEqual([f"dlock_1.2.3_{native}.deb", "dlock_1.2.3_arm64.deb"],
+                             re.findall(r"\S+\.deb$", read("both/SHA256SUMS"), re.M))
+            self.assertEqual(sums, "".join(read("both/SHA256SUMS").splitlines(True)[:3]))
+            self.assertIn("dlock-1.2.3-linux-aarch64.tar.gz\n", read("both/SHA256SUMS"))
+            self.assertIn("packaging/arm64.cmake", read("both.build-arm64/how"))
+            self.assertNotIn("arm64", read("both.build/how"))
+        self.assertIn("is neither this machine's", package("two", "s390x", wanted=64).err)
         # `uninstall` knows what was installed before, and nothing that went into the package.
         self.assertEqual("/opt/bin/dlock\n", read("two.build/install_manifest.txt"))
         self.assertFalse(os.path.exists("one.build/install_manifest.txt"))

@@ -92,7 +92,7 @@ class Deps(Case):
     def test_unknown_purpose(self):
         done = self.program(SCRIPTS + "/deps", "tests", wanted=64)
         self.assertIn("'tests' is not one of build, test, services, peers, comparison, builds, "
-                      "package, all", done.err)
+                      "package, arm64, all", done.err)
 
     def test_apt_fails(self):
         """69 and the packages that could not be installed."""
