@@ -25,7 +25,7 @@ Statement wait_statement(std::string_view take, Duration longest) {
                           ms, take, server_clock)};
 }
 const Statement waited_statement{"dlock_waited",
-                                 "SELECT NULLIF(current_setting('dlock.waited'),'')"};
+                                 "SELECT NULLIF(current_setting('dlock.waited',true),'')"};
 
 std::string end_waits_in_sql(std::string_view pid) {
   return fmt::format(
