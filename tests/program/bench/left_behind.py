@@ -121,7 +121,7 @@ class Postgresql(Sql):
     def __init__(self, case):
         self.url, self.tell = case.server.url, case.server.tell
         for table in self.tell(self.tables).split():
-            self.tell(f"DROP TABLE {table}")
+            self.tell(f"TRUNCATE {table}")
 
 
 class Case(harness.Case):
