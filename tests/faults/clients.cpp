@@ -61,7 +61,8 @@ std::vector<std::string> Clients::command(std::size_t key, std::size_t number) c
   words.insert(words.end(), mode.begin(), mode.end());
   // Many jobs of a queue stay for long, and are not to slow down what they wait for.
   words.insert(words.end(), {"--", work_.job, work_.arena, key_number, std::to_string(k.job_ms),
-                             work_.queue ? "5000" : "500", shared ? "shared" : "exclusive"});
+                             work_.queue ? "5000" : "500", shared ? "shared" : "exclusive",
+                             work_.queue && number > 0 ? "goes" : "stays"});
   return words;
 }
 

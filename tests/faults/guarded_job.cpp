@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job of fault_runner: guarded_job ARENA KEY MILLISECONDS EVERY exclusive|shared. It reads both
-// counters, writes to the resource with its fencing token every 20 ms, notes every EVERY µs that it
-// is alive, and writes both counters when the time is over, and not before Resource::hold is false;
-// a shared job writes nothing. Under every second key it ignores SIGTERM, so that its end is dlock's
-// SIGKILL.
+// The job of fault_runner: guarded_job ARENA KEY MILLISECONDS EVERY exclusive|shared stays|goes. It
+// reads both counters, writes to the resource with its fencing token every 20 ms, notes every EVERY
+// µs that it is alive, and writes both counters when the time is over, and, if it stays, not before
+// Resource::hold is false; a shared job writes nothing. Under every second key it ignores SIGTERM,
+// so that its end is dlock's SIGKILL.
 #include <unistd.h>
 #include <csignal>
 #include <cstdlib>
@@ -36,11 +36,12 @@ void rest(std::int64_t ns) {
 
 int main(int argc, char** argv) {
   const char* token_text = std::getenv("DLOCK_TOKEN");
-  if (argc != 6 || !token_text) return 99;
+  if (argc != 7 || !token_text) return 99;
   Arena& arena = Arena::map(argv[1], false);
   const int key = std::atoi(argv[2]);
   const std::int64_t work = std::atoll(argv[3]) * millisecond;
   const std::int64_t every = std::atoll(argv[4]) * 1000;
+  const bool stays = argv[6] == std::string_view{"stays"};
   const std::uint64_t token = std::strtoull(token_text, nullptr, 10);
   Resource& resource = arena.resources[key];
 
@@ -74,7 +75,7 @@ int main(int argc, char** argv) {
       wrote = now;
     }
     if (now >= start + work) {
-      if (!resource.hold) break;
+      if (!stays || !resource.hold) break;
       slot.holds = true;
     }
     rest(every);
