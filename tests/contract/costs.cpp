@@ -4,6 +4,8 @@
 // themselves, or may have lost their places, says nothing and is made again.
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -16,6 +18,11 @@ namespace {
 
 constexpr Duration short_enough = 2s;  // every recipe's waiters look, and claim, less often
 constexpr int attempts = 6;
+
+std::size_t descriptors() {
+  const std::filesystem::directory_iterator open{"/proc/self/fd"};
+  return static_cast<std::size_t>(std::distance(begin(open), end(open)));
+}
 
 struct Tally {
   double requests = 0, wakes = 0;  // of each grant and its release
@@ -150,6 +157,7 @@ CONTRACT_CASE("cost: a grant behind others, and its release; each wakes one wait
   const Costs& costs = subject().costs;
   need(costs.wakes > 0, "a count of wake-ups");
   constexpr unsigned clients = 8;
+  const std::size_t before = descriptors();
   const Tally seen = contend(store, Mode::exclusive, UINT_MAX, clients, 2 * clients);
   CAPTURE(seen.requests, seen.wakes);
   CHECK(seen.grants == 2 * clients);
@@ -158,6 +166,7 @@ CONTRACT_CASE("cost: a grant behind others, and its release; each wakes one wait
   CHECK((seen.in_order || !subject().traits->fifo));
   if (costs.queued > 0) CHECK(seen.requests <= costs.queued);
   CHECK(seen.wakes <= costs.wakes);
+  CHECK(descriptors() == before);
 }
 
 CONTRACT_CASE("cost: a permit wakes few, however many wait") {

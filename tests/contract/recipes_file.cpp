@@ -29,9 +29,10 @@ const bool file_added = [] {
        .traits = &file::recipes[0],
        .make_store = [] { return in_directory(file::recipes[0]); },
        .costs = {.free = 2, .queued = 3, .wakes = 1.1}});
-  add({.name = "file/lease-tail", .traits = &file::recipes[0], .make_store = [] {
-         return std::make_unique<ShortSlots>();
-       }});
+  add({.name = "file/lease-tail",
+       .traits = &file::recipes[0],
+       .make_store = [] { return std::make_unique<ShortSlots>(); },
+       .costs = {.wakes = 1.1}});
   add({.name = "file/flock",
        .traits = &file::recipes[1],
        .make_store = [] { return in_directory(file::recipes[1]); },

@@ -6,6 +6,7 @@
 // of histories), leader (it is stopped for 15 s and
 // goes on, with leases of 10 s and two jobs at the other members, under $DLOCK and under etcdctl
 // lock: how long both run).
+#include "support/prove.hpp"
 #include <unistd.h>
 #include <csignal>
 #include <cstdio>
@@ -16,7 +17,6 @@
 #include <utility>
 #include <vector>
 #include "stores/contention.hpp"
-#include "stores/contest.hpp"
 #include "support/etcd_server.hpp"
 #include "support/proxy.hpp"
 

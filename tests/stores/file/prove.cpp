@@ -2,8 +2,6 @@
 // What recipe file/lease promises, counted through the Backend interface.
 //   file_prove contend [GRANTS [KILL_EVERY]]   8 processes on one key, one killed (-9) about every
 //   KILL_EVERY grants
-//   file_prove waiters N                        N clients in the queue of one key: wake-ups per
-//   grant, order
 //   file_prove crowd N [TIMES]                  N processes change one key at once, each TIMES: no
 //   change is lost; how long the slowest took is printed
 // Ends with 1 on any violation. The ledger is shared memory; each holder notes itself there before
@@ -25,7 +23,6 @@
 #include <string>
 #include <vector>
 #include "file/factory.hpp"
-#include "stores/contest.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace dlock;
@@ -173,17 +170,6 @@ std::size_t entries(const std::string& dir) {
   return n;
 }
 
-int prove_waiters(const std::string& dir, unsigned n) {
-  const std::size_t descriptors = entries("/proc/self/fd");
-  // One wake-up each; besides, each waiter looks whether one ahead was stopped.
-  prove::contended(
-      {.name = "file, lease", .open = [&] { return open_patient(dir); }},
-      {.waiters = n, .grants = n, .most_wakes = 1.1, .looks = Duration{file::Tuning{}.safety}});
-  prove::must(entries(dir + "/contended") == 1, "nothing is left but the state");
-  prove::must(entries("/proc/self/fd") == descriptors, "no descriptor is left");
-  return prove::failed ? 1 : 0;
-}
-
 // As many permits as contenders: they wait for nothing but the lock of the state.
 [[noreturn]] void change_often(const std::string& dir, std::size_t n, std::uint64_t times,
                                int gate) {
@@ -232,9 +218,11 @@ int prove_crowd(const std::string& dir, std::size_t n, std::uint64_t times) {
   }
   ::close(gate[1]);
   for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
-  const bool bad = l.errors || l.grants != 2 * n * times;
-  std::printf("crowd %zu: %lu changes, %d errors; the slowest took %.0f ms%s\n", n, l.grants.load(),
-              l.errors.load(), static_cast<double>(l.slowest.load()) / 1e3, bad ? "  FAIL" : "");
+  const std::size_t left = entries(dir + "/crowd") - 1;  // besides the state
+  const bool bad = l.errors || l.grants != 2 * n * times || left != 0;
+  std::printf("crowd %zu: %lu changes, %d errors, %zu files left; the slowest took %.0f ms%s\n", n,
+              l.grants.load(), l.errors.load(), left, static_cast<double>(l.slowest.load()) / 1e3,
+              bad ? "  FAIL" : "");
   return bad;
 }
 
@@ -247,9 +235,8 @@ int main(int argc, char** argv) {
   };
   const test::TempDir dir;
   if (what == "contend") return prove_contend(dir.path(), number(2, 8000), number(3, 50));
-  if (what == "waiters") return prove_waiters(dir.path(), static_cast<unsigned>(number(2, 200)));
   if (what == "crowd")
     return prove_crowd(dir.path(), std::min<std::size_t>(number(2, 500), most), number(3, 5));
-  std::fprintf(stderr, "usage: file_prove contend|waiters|crowd [N]\n");
+  std::fprintf(stderr, "usage: file_prove contend|crowd [N]\n");
   return 64;
 }

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promises of Redlock on five real masters that are counts, or times beside one Redis; and its
-// grants under random faults.
+// Redlock on five real masters: its grants under random faults.
 // redlock_prove [--full] [PART...]
 //
-// Parts: free, far (a network with a round trip of 4 ms), faults, node.
+// Parts: faults, node.
 // With NODE_MODULES in the environment, the directory of `npm install redlock ioredis`, node:
 // node-redlock and dlock exclude each other.
+#include "support/prove.hpp"
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
-#include <vector>
 #include "stores/contention.hpp"
-#include "stores/contest.hpp"
 #include "support/redlock_masters.hpp"
 
 using namespace dlock;
@@ -23,45 +21,6 @@ using namespace dlock::test;
 using namespace std::chrono_literals;
 
 namespace {
-
-// The first grant of a key also writes the list, before any is counted.
-void free_key() {
-  RedlockMasters m;
-  const auto one = open_redis(m.servers[0]->url() + "?restart_grace=0");
-  uncontended(
-      {.name = "redlock, 5 masters, beside one Redis fair",
-       .open = [&] { return open_redlock(m.url()); }},
-      {.requests = 15,  // two to acquire and one to release, at each master
-       .n = full ? 5000 : 500,
-       .turns = 3,
-       .raw = [&] { release_or_fail(*one, acquire_or_fail(*one, request(key("latency")))); }});
-}
-
-// Then the number of round trips counts, not that all servers share one machine.
-void far() {
-  RedlockMasters m{{.proxied = true}};
-  for (auto& p : m.proxies) p->delay(Proxy::to_server, 2ms), p->delay(Proxy::to_client, 2ms);
-  const auto five = open_redlock(m.proxied_url()),
-             one = open_redis(
-                 fmt::format("redis://127.0.0.1:{}?restart_grace=0", m.proxies[0]->port()));
-  const auto p50 = [](Backend& b) {
-    release_or_fail(b, acquire_or_fail(b, request(key("far"))));
-    std::vector<double> took;
-    for (int i = 0; i < (full ? 200 : 30); ++i) {
-      const auto began = Clock::now();
-      const Lease lease = acquire_or_fail(b, request(key("far")));
-      took.push_back(seconds(Clock::now() - began) * 1e6);
-      release_or_fail(b, lease);
-    }
-    return quantile(took, 0.5);
-  };
-  const double of_five = p50(*five), of_one = p50(*one);
-  fmt::print("far, acquire: redlock {:.0f} us, one Redis {:.0f} us; ratio {:.2f}\n", of_five,
-             of_one, of_five / of_one);
-  if (full)  // a short run on a busy machine says nothing about times
-    must(of_five <= 2.5 * of_one,
-         "an acquisition takes at most 2.5 times that of one Redis, over a network");
-}
 
 // Six clients behind proxies. At most two of five masters suffer a fault that takes them away at
 // the same time.
@@ -152,6 +111,5 @@ void node() {
 
 int main(int argc, char** argv) {
   if (const char* program = missing_redis()) return without(program);
-  return run_parts(argc, argv,
-                   {{"free", free_key}, {"far", far}, {"faults", faults}, {"node", node}});
+  return run_parts(argc, argv, {{"faults", faults}, {"node", node}});
 }

@@ -4,6 +4,7 @@
 // zookeeper_prove [--full]
 //
 // Needs root (network namespaces), and is skipped otherwise.
+#include "support/prove.hpp"
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/wait.h>
@@ -14,7 +15,6 @@
 #include <optional>
 #include <random>
 #include <thread>
-#include "stores/contest.hpp"
 #include "support/zookeeper_client.hpp"
 #include "util/fd.hpp"
 
