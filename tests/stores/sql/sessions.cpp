@@ -3,7 +3,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <csignal>
-#include "stores/sql/scene.hpp"
+#include "faults.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
