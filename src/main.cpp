@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/command.hpp"
-#include "run/entry.hpp"
-#include "run/outcome.hpp"
+#include "job/entry.hpp"
+#include "report/outcome.hpp"
 #include "util/process_title.hpp"
 
 int main(int argc, char** argv) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "core/backend.hpp"
+#include "store/backend.hpp"
 
 namespace dlock {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
-#include "core/backend.hpp"
+#include "store/backend.hpp"
 
 namespace dlock {
 

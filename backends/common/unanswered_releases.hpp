@@ -2,7 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <vector>
-#include "core/backend.hpp"
+#include "store/backend.hpp"
 
 namespace dlock {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock {
 

@@ -5,7 +5,7 @@
 //   etcd://[USER[:PASSWORD]@]HOST[:2379],HOST...[/PATH]     etcds:// is the same with TLS
 #pragma once
 #include <array>
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::etcd {
 

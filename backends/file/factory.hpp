@@ -11,8 +11,8 @@
 // names are shared with other programs.
 #pragma once
 #include <array>
-#include "core/factory.hpp"
 #include "file/lease/key_store.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::file {
 

@@ -7,7 +7,7 @@
 //   mysql+unix://[USER@]/SOCKET?db=DB
 #pragma once
 #include <array>
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::mysql {
 

@@ -8,7 +8,7 @@
 #pragma once
 #include <array>
 #include <span>
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::postgresql {
 

@@ -3,7 +3,7 @@
 // the rights that the server must grant: README.md beside this file.
 #pragma once
 #include <array>
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::redis {
 

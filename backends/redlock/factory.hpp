@@ -3,9 +3,9 @@
 // rights that the masters must grant: README.md beside this file.
 #pragma once
 #include <array>
-#include "core/factory.hpp"
 #include "redis/factory.hpp"
 #include "redis/wire/options.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::redlock {
 

@@ -3,10 +3,10 @@
 // that is stored with it: that of the last confirmed grant of the key. A client with another list
 // has other majorities, and would not exclude (README.md, "Lists").
 #pragma once
-#include "core/backend.hpp"
 #include "core/lock_state.hpp"
 #include "redis/wire/options.hpp"
 #include "redis/wire/reply.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::redlock {
 

@@ -43,11 +43,11 @@
 // 3. A holder is frozen past its deadline and runs for a moment when it wakes: as with every lease.
 #pragma once
 #include "common/unanswered_releases.hpp"
-#include "core/backend.hpp"
 #include "redis/wire/client.hpp"
 #include "redlock/factory.hpp"
 #include "redlock/masters.hpp"
 #include "redlock/record.hpp"
+#include "store/backend.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::redlock {

@@ -5,7 +5,7 @@
 //   zookeeper://[USER[:PASSWORD]@]HOST[:2181],HOST...[/CHROOT]     alias zk://
 #pragma once
 #include <array>
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::zookeeper {
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 #include "common/url_items.hpp"
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::zookeeper {
 

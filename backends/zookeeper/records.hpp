@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include "core/backend.hpp"
 #include "core/identity.hpp"
 #include "core/lease.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::zookeeper {
 

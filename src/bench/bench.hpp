@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 #include "bench/figures.hpp"
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::bench {
 

@@ -4,7 +4,7 @@
 // before any other exists.
 #pragma once
 #include "cli/options/options.hpp"
-#include "run/outcome.hpp"
+#include "report/outcome.hpp"
 
 namespace dlock::cli {
 

@@ -10,7 +10,7 @@
 #include "cli/store.hpp"
 #include "cli/taking.hpp"
 #include "core/exit_status.hpp"
-#include "run/process.hpp"
+#include "job/process.hpp"
 #include "run/run.hpp"
 
 namespace dlock::cli {

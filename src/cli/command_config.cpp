@@ -14,7 +14,7 @@
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "core/url.hpp"
-#include "run/lines.hpp"
+#include "report/lines.hpp"
 
 namespace dlock::cli {
 namespace {

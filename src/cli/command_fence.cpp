@@ -3,7 +3,7 @@
 #include "cli/taking.hpp"
 #include "run/run.hpp"
 #include "run/timing.hpp"
-#include "run/wrap/fence_file.hpp"
+#include "store/fence_file.hpp"
 
 namespace dlock::cli {
 
@@ -20,11 +20,11 @@ Result<run::Outcome> command_fence(const Options& o) {
 
   run::Plan plan = plan_job(
       o, {.key = std::move(*name), .owner = Owner::random(), .ttl = o.ttl, .identity = {}});
-  plan.traits = run::fence_traits;
+  plan.traits = fence_traits;
   plan.timing = timing;
   plan.publish_environment = false;  // the command keeps the variables of the lock around it
   plan.open = [path, token = *o.token](const Settings& s) -> Result<std::unique_ptr<Backend>> {
-    return run::fence_file(path, token, s);
+    return fence_file(path, token, s);
   };
   return run::run(plan);
 }

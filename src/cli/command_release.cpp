@@ -11,7 +11,7 @@
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
-#include "run/wait_line.hpp"
+#include "report/wait_line.hpp"
 #include "util/terminal.hpp"
 #include "util/wait.hpp"
 

@@ -8,8 +8,8 @@
 #include "cli/options/options.hpp"
 #include "cli/store.hpp"
 #include "core/sequencer.hpp"
+#include "report/outcome.hpp"
 #include "run/keeper_socket.hpp"
-#include "run/outcome.hpp"
 
 namespace dlock::cli {
 

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
-#include "run/lines.hpp"
-#include "run/signals.hpp"
+#include "job/signals.hpp"
+#include "report/lines.hpp"
 #include "util/file.hpp"
 
 namespace dlock::cli {

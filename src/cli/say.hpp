@@ -6,7 +6,7 @@
 #pragma once
 #include <string_view>
 #include "core/error.hpp"
-#include "run/outcome.hpp"
+#include "report/outcome.hpp"
 
 namespace dlock::cli {
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 #include "cli/options/options.hpp"
-#include "core/factory.hpp"
 #include "core/url.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::cli {
 

@@ -10,7 +10,7 @@
 #include "cli/say.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
-#include "run/lines.hpp"
+#include "report/lines.hpp"
 #include "util/shell.hpp"
 
 namespace dlock::cli {

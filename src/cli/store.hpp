@@ -6,8 +6,8 @@
 #include <string_view>
 #include "cli/options/options.hpp"
 #include "cli/secrets.hpp"
-#include "core/factory.hpp"
 #include "core/url.hpp"
+#include "store/factory.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::cli {

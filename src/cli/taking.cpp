@@ -10,8 +10,8 @@
 #include "core/key.hpp"
 #include "core/sequencer.hpp"
 #include "core/text.hpp"
+#include "job/process.hpp"
 #include "run/environment.hpp"
-#include "run/process.hpp"
 #include "run/time_zone.hpp"
 #include "util/shell.hpp"
 
@@ -112,8 +112,8 @@ bool is_same_place(const std::string& place, const Store& store) {
 }
 
 // A warning if a grant is on another backend; empty: none is.
-std::string elsewhere(const std::vector<run::InheritedGrant>& grants, const Store& store) {
-  for (const run::InheritedGrant& outer : grants)
+std::string elsewhere(const std::vector<InheritedGrant>& grants, const Store& store) {
+  for (const InheritedGrant& outer : grants)
     if (!outer.place.empty() && !is_same_place(outer.place, store))
       return fmt::format(
           "the dlock around this one holds '{}' on {}, and this one asks {}: two backends know "

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include "core/text.hpp"
-#include "run/inner_holds.hpp"
-#include "run/lines.hpp"
-#include "run/process.hpp"
+#include "job/inner_holds.hpp"
+#include "job/process.hpp"
+#include "report/lines.hpp"
 
 namespace dlock::run {
 namespace {

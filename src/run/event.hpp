@@ -8,9 +8,10 @@
 #include <string>
 #include <variant>
 #include <vector>
-#include "core/backend.hpp"
 #include "core/clock.hpp"
-#include "run/outcome.hpp"
+#include "job/event.hpp"
+#include "report/outcome.hpp"
+#include "store/backend.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
@@ -63,52 +64,7 @@ struct DetachDone {
   std::string why{};
 };
 
-// From the guard. They travel as they are (message.hpp): nothing in them owns memory.
-
-// After its exec.
-struct JobStarted {
-  pid_t job = 0;
-};
-// There is no job: no process, no descriptor. `call`: a literal, the same in both processes.
-struct StartFailed {
-  int error;
-  const char* call = "";
-};
-// term_at had passed before the job was forked.
-struct StartRefused {};
-struct ExecFailed {
-  int error;
-};
-// orphaned: no process could continue our group if it stopped.
-struct JobStopped {
-  int signal;
-  bool orphaned;
-};
-struct JobContinued {};
-// The program, and descendants still live. left: some of those that the guard has as children, and
-// 0 behind the last.
-struct JobExited {
-  int status;
-  std::array<pid_t, 8> left{};
-};
-// --max-run; the job was sent its end signal.
-struct MaxRunOver {};
-// term_at was reached: lost. The only source of exit 123, a latch.
-struct Expired {};
-// The tree is being killed.
-struct Killing {};
-// waitpid returned ECHILD: no member is left, and the guard exits. status: of the job, or -1.
-// expired: the latch, in case its own message was lost.
-struct TreeDead {
-  int status;
-  bool expired;
-};
-// --descendants=release: the program has ended. Descendants may live; the guard has no part in them
-// any more, and exits. status, expired: as in TreeDead.
-struct TreeLeft {
-  int status;
-  bool expired;
-};
+// From the guard: job/event.hpp.
 
 // From the user and from the supervisor itself.
 
@@ -136,10 +92,6 @@ using KeeperEvent =
     std::variant<event::WaitBegan, Waiting, event::NoAnswer, event::Acquired, event::Renewed,
                  event::Revoked, event::RenewFailed, event::KeeperLost, event::WaitEnded,
                  event::WaitLeft, event::ReleaseDone, event::DetachDone>;
-using GuardEvent =
-    std::variant<event::JobStarted, event::StartFailed, event::StartRefused, event::ExecFailed,
-                 event::JobStopped, event::JobContinued, event::JobExited, event::MaxRunOver,
-                 event::Expired, event::Killing, event::TreeDead, event::TreeLeft>;
 using Event =
     std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone, event::OwnSweepDone,
                  event::HandedOver, event::EndRequested, event::Tick>;

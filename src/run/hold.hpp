@@ -8,10 +8,10 @@
 #include <optional>
 #include <vector>
 #include "core/lease.hpp"
+#include "job/timer.hpp"
+#include "report/outcome.hpp"
 #include "run/event.hpp"
 #include "run/keeper_socket.hpp"
-#include "run/outcome.hpp"
-#include "run/timer.hpp"
 
 namespace dlock::run {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <system_error>
 #include "core/exit_status.hpp"
-#include "run/wrap/several.hpp"
+#include "store/several.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {

@@ -6,10 +6,10 @@
 #include <string>
 #include <thread>
 #include <vector>
+#include "job/process.hpp"
+#include "report/output.hpp"
 #include "run/event.hpp"
-#include "run/output.hpp"
 #include "run/plan.hpp"
-#include "run/process.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {

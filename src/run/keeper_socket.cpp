@@ -11,8 +11,8 @@
 #include <cstring>
 #include "core/number.hpp"
 #include "core/text.hpp"
-#include "run/process.hpp"
-#include "run/unix_socket.hpp"
+#include "job/process.hpp"
+#include "job/unix_socket.hpp"
 
 namespace dlock::run {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
-#include "run/announcer.hpp"
+#include "report/announcer.hpp"
 #include "run/keeper.hpp"
 
 namespace dlock::run {

@@ -3,9 +3,9 @@
 #pragma once
 #include <string>
 #include <string_view>
-#include "core/backend.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::run {
 

@@ -1,33 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the command line asks of run/: everything is checked before a Plan exists.
 #pragma once
-#include <csignal>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
-#include "core/factory.hpp"
+#include "job/job_terms.hpp"
 #include "run/once_per.hpp"
 #include "run/timing.hpp"
 #include "run/wait_end.hpp"
-#include "run/wrap/held_elsewhere.hpp"
+#include "store/factory.hpp"
+#include "store/held_elsewhere.hpp"
 
 namespace dlock::run {
-
-// automatic: dlock's own group exactly when /dev/tty opens
-enum class Group { automatic, same, own };
-// What becomes of descendants once the command itself has ended. release: the lock is given back,
-// and they go on without it.
-enum class Descendants { wait, kill, release };
-
-// The reaction of dlock when the lock is lost. Any but `kill` gives up the promise that the job is
-// dead before others hold the lock.
-struct OnLost {
-  enum class Do { kill, signal, exec } what = Do::kill;
-  int signal = 0;
-  std::string command;  // for /bin/sh -c; killed when it runs longer than the ttl
-};
 
 struct Say {
   bool quiet = false;     // no messages but errors
@@ -39,7 +25,7 @@ struct Say {
 };
 
 // What the command line says of a run, as it is: cli/options reads it, and a Plan has it.
-struct Terms {
+struct Terms : JobTerms {
   std::optional<Duration> wait;     // nullopt: for ever; zero: one try
   std::optional<int> max_waiters;   // as many before this one: busy; only if Traits::fifo
   int conflict_status = 75;         // -E
@@ -47,16 +33,6 @@ struct Terms {
   std::optional<OncePer> once_per;  // only if Traits::starts
   bool again = false;               // --once-per: starts although it ran, and is noted
   bool until_success = false;       // --once-per: a command that failed does not count
-
-  // The job (run and fence).
-  char* const* command = nullptr;  // NULL-terminated argv; [0] is looked up in PATH
-  int end_signal = SIGTERM;        // --signal: the signal of a request to end (lost, --max-run)
-  OnLost on_lost;
-  Duration max_run{};  // zero: no limit
-  Duration min_hold{};
-  int watched = -1;  // a pidfd: the end of that process is to dlock as a TERM; -1: none
-  Group group = Group::automatic;
-  Descendants descendants = Descendants::wait;
 };
 
 struct Plan : Terms {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 #include "core/exit_status.hpp"
-#include "run/signals.hpp"
+#include "job/signals.hpp"
 
 namespace dlock::run {
 

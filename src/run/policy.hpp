@@ -5,8 +5,8 @@
 #pragma once
 #include <optional>
 #include <variant>
+#include "report/outcome.hpp"
 #include "run/event.hpp"
-#include "run/outcome.hpp"
 #include "run/plan.hpp"
 #include "run/timing.hpp"
 #include "run/wait_end.hpp"

@@ -5,7 +5,7 @@
 #include <sys/prctl.h>
 #include <cerrno>
 #include <cstring>
-#include "run/guard.hpp"
+#include "job/guard.hpp"
 #include "run/supervisor.hpp"
 
 namespace dlock::run {
@@ -38,7 +38,8 @@ Outcome run(const Plan& given) {
     ours.reset();
     of_dlock.clear();
     // not on the stack, which may be limited to less than those of the children in it
-    (new Guard(Channel(std::move(theirs)), entry, plan, of_guard))->run();
+    const GuardedLock lock{plan.request.key, plan.request.ttl, plan.timing.kill_after};
+    (new Guard(Channel(std::move(theirs)), entry, plan, lock, of_guard))->run();
   }
   // From here, too: a guard that is stopped before its first call is continued by the kernel when
   // our death makes its group an orphaned one.

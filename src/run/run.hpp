@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "run/outcome.hpp"
+#include "report/outcome.hpp"
 #include "run/plan.hpp"
 
 namespace dlock::run {

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include <cstring>
+#include "job/job_cgroup.hpp"
 #include "run/environment.hpp"
-#include "run/job_cgroup.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {

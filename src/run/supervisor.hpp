@@ -2,19 +2,19 @@
 #pragma once
 #include <optional>
 #include <vector>
-#include "run/announcer.hpp"
-#include "run/entry.hpp"
+#include "job/entry.hpp"
+#include "job/inner_holds.hpp"
+#include "job/message.hpp"
+#include "job/process.hpp"
+#include "job/signals.hpp"
+#include "job/timer.hpp"
+#include "report/announcer.hpp"
+#include "report/metrics.hpp"
+#include "report/outcome.hpp"
+#include "report/output.hpp"
 #include "run/hold.hpp"
-#include "run/inner_holds.hpp"
 #include "run/keeper.hpp"
-#include "run/message.hpp"
-#include "run/metrics.hpp"
-#include "run/outcome.hpp"
-#include "run/output.hpp"
 #include "run/policy.hpp"
-#include "run/process.hpp"
-#include "run/signals.hpp"
-#include "run/timer.hpp"
 
 namespace dlock::run {
 

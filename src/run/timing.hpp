@@ -4,6 +4,7 @@
 #include <optional>
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "job/event.hpp"
 
 namespace dlock::run {
 
@@ -42,13 +43,6 @@ Deadline next_renewal(const Timing&, Deadline deadline, Deadline now) noexcept;
 inline auto renewals(const Timing& t) {  // the same, as a function
   return [t](Deadline deadline, Deadline now) { return next_renewal(t, deadline, now); };
 }
-
-struct GuardDeadlines {
-  Deadline term_at = no_deadline;  // from the lease: when it passes, the lock is lost, for good
-  Deadline kill_at = no_deadline;  // from the lease: the tree is killed
-  // from --kill-after or --max-run: the tree is killed, the lock is not lost
-  Deadline stop_by = no_deadline;
-};
 
 // When dlock kills a guard that did not end the job in time, because it is stopped or stuck: half a
 // margin after the time by which the guard was to send KILL. Its death ends the job. Pure, as

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several keys taken together, on each recipe: which owners they use.
-#include "run/wrap/several.hpp"
+#include "store/several.hpp"
 #include "contract/helpers.hpp"
 #include "run/timing.hpp"
 
@@ -13,8 +13,8 @@ CONTRACT_CASE(
   const Granted b = take(*other, request("b"));
   auto own = store.open({});
   Backend& inner = *own;
-  const auto all = dlock::run::several(std::move(own), {key("a"), key("b")},
-                                       dlock::run::renewals({.proven = 4s, .renew_every = 100ms}));
+  const auto all = dlock::several(std::move(own), {key("a"), key("b")},
+                                  dlock::run::renewals({.proven = 4s, .renew_every = 100ms}));
   const Request r = request("a");
   const auto place = all->enqueue(r).value();
   CHECK(std::holds_alternative<Waiting>(step(*place, 0s)));

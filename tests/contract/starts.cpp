@@ -2,7 +2,7 @@
 // --once-per: the noted start is changed only from what was read, and only under a grant in force.
 #include "contract/helpers.hpp"
 #include "run/timing.hpp"
-#include "run/wrap/several.hpp"
+#include "store/several.hpp"
 
 namespace dlock::contract {
 namespace {
@@ -114,8 +114,8 @@ CONTRACT_CASE("starts: several keys are noted together, or none of them") {
   need_starts();
   need(subject().traits->permits, "permits");
   const auto other = store.open({});
-  const auto all = dlock::run::several(store.open({}), {key("a"), key("b")},
-                                       dlock::run::renewals({.proven = 30s, .renew_every = 10s}));
+  const auto all = dlock::several(store.open({}), {key("a"), key("b")},
+                                  dlock::run::renewals({.proven = 30s, .renew_every = 10s}));
   const Granted held = take(*other, request("b", Mode::permit, 2));
   const Start older = start_at(starts_of(*other, "b"), 1),
               mine = start_at(starts_of(*other, "b"), 2),

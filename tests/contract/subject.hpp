@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 #include <vector>
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 #include "support/proxy.hpp"
 
 namespace dlock::contract {

@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
-#include "core/factory.hpp"
-#include "run/lines.hpp"
+#include "report/lines.hpp"
+#include "store/factory.hpp"
 #include "support/process.hpp"
 
 namespace dlock::faults {

@@ -75,7 +75,7 @@ class Packaging(harness.Case):
 
         def header():
             self.program("cmake", f"-DSOURCE={self.dir}/tree", "-DVERSION=1.2.3",
-                         f"-DHEADER={self.dir}/v.hpp", "-P", ROOT + "/scripts/version.cmake")
+                         f"-DHEADER={self.dir}/v.hpp", "-P", ROOT + "/scripts/cmake/version.cmake")
             return re.findall('#define DLOCK_(VERSION|COMMIT) "(.*)"', read("v.hpp"))
 
         def git(*words):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-#include "core/factory.hpp"
 #include "pure/message.hpp"
+#include "store/factory.hpp"
 
 using namespace dlock;
 using namespace dlock::test;

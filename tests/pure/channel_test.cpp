@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <csignal>
 #include <iterator>
-#include "run/message.hpp"
-#include "run/unix_socket.hpp"
+#include "job/message.hpp"
+#include "job/unix_socket.hpp"
 
 using namespace dlock;
 using namespace dlock::run;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a child of the guard becomes: the program that execvp(3) would find, with its environment.
-#include "run/child.hpp"
+#include "job/child.hpp"
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/entry.hpp"
+#include "job/entry.hpp"
 #include <poll.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>

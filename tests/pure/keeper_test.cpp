@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 #include <vector>
-#include "run/wrap/wrapped.hpp"
+#include "store/wrapped.hpp"
 #include "support/fake_backend.hpp"
 #include "support/own_clock.hpp"
 #include "util/wait.hpp"
@@ -74,7 +74,7 @@ run::Keeper& keeper_of(run::Plan& plan) {
 
 // A queue whose answers are the test's.
 using Poll = std::function<Result<Progress>(Duration slice)>;
-class Queue final : public run::Wrapped {
+class Queue final : public Wrapped {
  public:
   // `silent`: beside it the store answers nothing.
   Queue(std::unique_ptr<Backend> inner, Poll poll, bool silent)
@@ -164,7 +164,7 @@ bool ends_busy(const std::function<Result<Progress>()>& second, bool silent = fa
 }
 
 // All of them read the last start before the first notes its own.
-class ReadsTogether final : public run::Wrapped {
+class ReadsTogether final : public Wrapped {
  public:
   ReadsTogether(std::unique_ptr<Backend> inner, std::barrier<>& together)
       : Wrapped(std::move(inner)), together_(together) {}
@@ -277,7 +277,7 @@ TEST_CASE("a limit of waiters asks at once, but a store in its grace not without
     std::vector<Duration> slices{};
   };
   auto& looks = for_ever(new Looks);
-  class InGrace final : public run::Wrapped {
+  class InGrace final : public Wrapped {
    public:
     InGrace(std::unique_ptr<Backend> inner, Poll poll)
         : Wrapped(std::make_unique<Queue>(std::move(inner), std::move(poll), false)) {}
@@ -353,7 +353,7 @@ TEST_CASE("the end of the program goes with the next renewal, and again until th
     std::vector<std::string> ended{};
     bool goes_on = false;  // a renewal without it followed
   };
-  class Recorded final : public run::Wrapped {
+  class Recorded final : public Wrapped {
    public:
     Recorded(std::unique_ptr<Backend> inner, Seen& seen) : Wrapped(std::move(inner)), seen_(seen) {}
     Result<Renewal> renew(const Lease& lease, Duration ttl) override {

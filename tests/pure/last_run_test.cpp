@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/last_run.hpp"
+#include "store/last_run.hpp"
 #include <catch2/catch.hpp>
 
 using namespace dlock;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/process.hpp"
+#include "job/process.hpp"
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

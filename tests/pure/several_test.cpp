@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/wrap/several.hpp"
+#include "store/several.hpp"
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -111,9 +111,8 @@ Key key(const char* name) { return Key::parse(name).value(); }
 struct Both {
   Duration renew_every = 15min;
   Script script{};
-  std::unique_ptr<Backend> all =
-      run::several(std::make_unique<Scripted>(script), {key("b"), key("a")},
-                   run::renewals({.proven = 1h, .renew_every = renew_every}));
+  std::unique_ptr<Backend> all = several(std::make_unique<Scripted>(script), {key("b"), key("a")},
+                                         run::renewals({.proven = 1h, .renew_every = renew_every}));
   Request request{.key = key("b"), .owner = Owner::random(), .ttl = 1h, .identity = {}};
   std::unique_ptr<dlock::Waiter> place = all->enqueue(request).value();
 

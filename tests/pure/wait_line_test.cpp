@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/wait_line.hpp"
+#include "report/wait_line.hpp"
 #include <catch2/catch.hpp>
 #include <vector>
 #include "core/text.hpp"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "run/message.hpp"
+#include "job/message.hpp"
 #include "simulation/file_system.hpp"
 #include "simulation/ledger.hpp"
 #include "simulation/world.hpp"

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <new>
 #include <stdexcept>
-#include "run/output.hpp"
-#include "run/wrap/wrapped.hpp"
+#include "report/output.hpp"
+#include "store/wrapped.hpp"
 
 // What those Keepers own that were never destroyed (party.hpp): their copies of the request and of
 // the lease. Called by LeakSanitizer.
@@ -58,7 +58,7 @@ class Party::TrackedWaiter final : public Waiter {
   std::vector<Waiter*>& all_;
 };
 
-class Party::Tracked final : public run::Wrapped {
+class Party::Tracked final : public Wrapped {
  public:
   Tracked(std::unique_ptr<Backend> inner, Backend*& opened, std::vector<Waiter*>& places)
       : Wrapped(std::move(inner)), opened_(opened), places_(places) {

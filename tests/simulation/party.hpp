@@ -5,12 +5,12 @@
 #include <memory>
 #include <string>
 #include <vector>
-#include "core/factory.hpp"
 #include "run/keeper.hpp"
 #include "run/plan.hpp"
 #include "run/policy.hpp"
 #include "simulation/job.hpp"
 #include "simulation/process.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::simulation {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::test {
 

@@ -26,7 +26,7 @@
 // Durations and numbers as on the command line; anything else is Errc::usage.
 #pragma once
 #include <memory>
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::fake {
 

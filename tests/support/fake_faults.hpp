@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include "core/backend.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::fake {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "core/backend.hpp"
+#include "store/backend.hpp"
 #include "support/fake_faults.hpp"
 #include "support/fake_store.hpp"
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 #include <string>
-#include "core/backend.hpp"
 #include "core/lock_state.hpp"
+#include "store/backend.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::fake {

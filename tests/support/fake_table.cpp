@@ -2,8 +2,8 @@
 // The table of the test-only executable dlock_fake: the real command line on a backend with faults
 // and no server.
 #include <array>
-#include "core/factory.hpp"
 #include "file/factory.hpp"
+#include "store/factory.hpp"
 #include "support/fake_backend.hpp"
 
 namespace dlock {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
-#include "core/key_view.hpp"
+#include "store/key_view.hpp"
 #include "support/fake_impl.hpp"
 
 namespace dlock::fake {

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "core/factory.hpp"
 #include "mysql/client/connection.hpp"
+#include "store/factory.hpp"
 #include "support/client.hpp"
 #include "support/server.hpp"
 

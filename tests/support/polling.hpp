@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::test {
 

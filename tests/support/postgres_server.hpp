@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "core/factory.hpp"
 #include "postgresql/client/connection.hpp"
+#include "store/factory.hpp"
 #include "support/client.hpp"
 #include "support/server.hpp"
 

@@ -3,8 +3,8 @@
 #pragma once
 #include <memory>
 #include <string>
-#include "core/factory.hpp"
 #include "redis/factory.hpp"
+#include "store/factory.hpp"
 #include "support/client.hpp"
 #include "support/redis_server.hpp"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "core/key_view.hpp"
 #include "core/lease.hpp"
 #include "etcd/client/api.hpp"
+#include "store/key_view.hpp"
 
 namespace dlock::etcd {
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 #include "common/unanswered_releases.hpp"
-#include "core/backend.hpp"
 #include "etcd/client/client.hpp"
 #include "etcd/queue/contender.hpp"
+#include "store/backend.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::etcd {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <utility>
-#include "core/key_view.hpp"
 #include "core/text.hpp"
 #include "file/lock_table.hpp"
 #include "file/sys_error.hpp"
+#include "store/key_view.hpp"
 
 namespace dlock::file {
 namespace {

@@ -3,9 +3,9 @@
 #pragma once
 #include <map>
 #include <memory>
-#include "core/factory.hpp"
 #include "file/flock/flock_file.hpp"
 #include "file/flock/flock_record.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::file {
 

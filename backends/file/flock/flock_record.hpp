@@ -6,9 +6,9 @@
 // The kernel's lock decides who holds; this record gives each grant its token and shows people the
 // holder. A holder in it counts only while its mark is on the file.
 #pragma once
-#include "core/backend.hpp"
 #include "file/flock/flock_file.hpp"
 #include "file/lease/state_file.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::file {
 

@@ -6,9 +6,9 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include "core/key_view.hpp"
 #include "file/lease/note_file.hpp"
 #include "file/sys_error.hpp"
+#include "store/key_view.hpp"
 
 namespace dlock::file {
 namespace {

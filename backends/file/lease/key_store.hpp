@@ -8,9 +8,9 @@
 #pragma once
 #include <string>
 #include <vector>
-#include "core/backend.hpp"
 #include "file/lease/lifeline.hpp"
 #include "file/lease/state_file.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::file {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <memory>
 #include <utility>
-#include "core/factory.hpp"
 #include "file/lease/key_store.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::file {
 

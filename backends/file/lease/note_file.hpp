@@ -17,10 +17,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include "core/backend.hpp"
 #include "core/error.hpp"
-#include "core/last_run.hpp"
 #include "file/lease/lifeline.hpp"
+#include "store/backend.hpp"
+#include "store/last_run.hpp"
 
 namespace dlock::file {
 

@@ -6,10 +6,10 @@
 #include <memory>
 #include <string>
 #include <vector>
-#include "common/sql_client.hpp"
-#include "core/backend.hpp"
 #include "mysql/client/connection.hpp"
 #include "mysql_schema/schema.hpp"
+#include "sql/sql_client.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::mysql {
 

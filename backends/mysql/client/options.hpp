@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 #include "common/url_items.hpp"
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::mysql {
 

@@ -3,8 +3,8 @@
 // when it got no message for the ttl (wait_timeout).
 #pragma once
 #include <memory>
-#include "common/sql_held_backend.hpp"
 #include "mysql/foreign/named_backend.hpp"
+#include "sql/sql_held_backend.hpp"
 
 namespace dlock::mysql {
 

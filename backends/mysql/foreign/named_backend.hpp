@@ -3,8 +3,8 @@
 #pragma once
 #include <optional>
 #include <string>
-#include "common/sql_record_backend.hpp"
 #include "mysql/client/client.hpp"
+#include "sql/sql_record_backend.hpp"
 
 namespace dlock::mysql {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `lease` in a database of MySQL's family: the statements behind common/sql_lease_table.hpp.
+// Recipe `lease` in a database of MySQL's family: the statements behind sql/sql_lease_table.hpp.
 //
 // Named locks show which contenders live: `dl:<owner>` from before the enqueue until the release,
 // and for shared waiters and permits also `dq:<owner>` until the grant, so that the next of them
@@ -38,9 +38,9 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "common/sql_lease_backend.hpp"
-#include "common/sql_lease_table.hpp"
 #include "mysql/client/client.hpp"
+#include "sql/sql_lease_backend.hpp"
+#include "sql/sql_lease_table.hpp"
 
 namespace dlock::mysql {
 

@@ -7,9 +7,9 @@
 // has the lock and the seal of the record's owner (advisory_lock.cpp), so a release writes nothing.
 #pragma once
 #include <memory>
-#include "common/sql_held_backend.hpp"
 #include "postgresql/advisory/advisory_lock.hpp"
 #include "postgresql/client/client.hpp"
+#include "sql/sql_held_backend.hpp"
 
 namespace dlock::postgresql {
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <string_view>
 #include <vector>
-#include "common/sql_client.hpp"
-#include "core/backend.hpp"
 #include "postgresql/client/connection.hpp"
 #include "postgresql_schema/schema.hpp"
+#include "sql/sql_client.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::postgresql {
 

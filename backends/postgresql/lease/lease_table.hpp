@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `lease` in PostgreSQL: the statements behind common/sql_lease_table.hpp. A grant deletes
+// Recipe `lease` in PostgreSQL: the statements behind sql/sql_lease_table.hpp. A grant deletes
 // the row of its owner in the statement that writes it.
 //
 // A ticket is an advisory lock of the session of its contender: taken by the INSERT before the row
@@ -28,9 +28,9 @@
 #include <span>
 #include <string>
 #include <vector>
-#include "common/sql_lease_backend.hpp"
-#include "common/sql_lease_table.hpp"
 #include "postgresql/client/client.hpp"
+#include "sql/sql_lease_backend.hpp"
+#include "sql/sql_lease_table.hpp"
 
 namespace dlock::postgresql {
 

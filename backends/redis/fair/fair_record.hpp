@@ -2,10 +2,10 @@
 // What recipe `fair` keeps in the store: the names of its keys, and its records as the scripts of
 // fair/ return them.
 #pragma once
-#include "core/backend.hpp"
 #include "core/lock_state.hpp"
 #include "core/text.hpp"
 #include "redis/wire/reply.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::redis {
 

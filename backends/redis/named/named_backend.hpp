@@ -2,7 +2,7 @@
 // Recipes that exclude with other programs: a lock under their name, compare-and-delete, dlock's
 // own record of its holder, and waiting by polling. The other programs wake no waiter when they
 // release, so there is nothing to sleep on but their remaining time. The recipes differ in how a
-// free lock is taken (named_waiter.cpp), and in what its value says:
+// free lock is taken (named_backend_waiter.cpp), and in what its value says:
 //
 // set: `SET key owner NX PX ttl`, and compare-and-delete: as redis-py, redsync, node-redlock and
 // many others do on one server. The value is the owner in hex, so a request of ours whose reply was

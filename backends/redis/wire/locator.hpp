@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a key is: which server its line has to go to.
 #pragma once
-#include "core/backend.hpp"
 #include "redis/wire/line.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::redis {
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 #include "common/url_items.hpp"
-#include "core/factory.hpp"
 #include "core/lock_state.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::redis {
 

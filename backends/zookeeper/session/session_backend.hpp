@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "core/backend.hpp"
+#include "store/backend.hpp"
 #include "zookeeper/options.hpp"
 #include "zookeeper/session/session.hpp"
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
-#include "run/process.hpp"
+#include "job/process.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include "core/backend.hpp"
 #include "core/identity.hpp"
+#include "store/backend.hpp"
 
 namespace dlock::cli {
 

@@ -6,7 +6,7 @@
 #include "cli/inspect/output.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
-#include "run/lines.hpp"
+#include "report/lines.hpp"
 
 namespace dlock::cli {
 namespace {

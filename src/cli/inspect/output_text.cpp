@@ -9,9 +9,9 @@
 #include "cli/inspect/output.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
-#include "run/lines.hpp"
+#include "job/process.hpp"
+#include "report/lines.hpp"
 #include "run/once_per.hpp"
-#include "run/process.hpp"
 #include "run/time_zone.hpp"
 #include "util/shell.hpp"
 

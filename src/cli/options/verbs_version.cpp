@@ -5,8 +5,8 @@
 #include "cli/options/configuration.hpp"
 #include "cli/options/option_table.hpp"
 #include "cli/options/verbs.hpp"
-#include "core/factory.hpp"
 #include "dlock_version.hpp"
+#include "store/factory.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: hanging_exec.py DLOCK DLOCK_FAKE
 # The command lies on a disk that hangs, so its exec does not return. Until it does, the process
-# that is to become the job shares the memory of the guard (see run/child.hpp). The guard still
+# that is to become the job shares the memory of the guard (see job/child.hpp). The guard still
 # forwards a signal, ends that process when dlock dies and, in time, when the lease or --max-run
 # ends, or starts the command of --on-lost beside it. 77: it cannot be tested here.
 import os, select, signal, subprocess, sys, tempfile

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 #include "cli/command.hpp"
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace dlock;

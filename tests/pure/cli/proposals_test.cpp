@@ -5,7 +5,7 @@
 #include <sstream>
 #include "cli/inspect/key_state.hpp"
 #include "cli/inspect/output.hpp"
-#include "run/process.hpp"
+#include "job/process.hpp"
 
 using namespace dlock;
 using namespace dlock::cli;

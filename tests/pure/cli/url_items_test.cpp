@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 #include "cli/options/verbs.hpp"
-#include "core/factory.hpp"
+#include "store/factory.hpp"
 
 using namespace dlock;
 

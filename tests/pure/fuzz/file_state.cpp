@@ -3,10 +3,10 @@
 // /proc/locks.
 #include <algorithm>
 #include <string>
-#include "core/key_view.hpp"
 #include "core/text.hpp"
 #include "file/lease/state_codec.hpp"
 #include "file/lock_table.hpp"
+#include "store/key_view.hpp"
 #include "targets.hpp"
 
 namespace dlock::fuzz {

@@ -4,10 +4,10 @@
 #include "core/duration.hpp"
 #include "core/identity.hpp"
 #include "core/key.hpp"
-#include "core/last_run.hpp"
 #include "core/sequencer.hpp"
 #include "core/text.hpp"
 #include "core/url.hpp"
+#include "store/last_run.hpp"
 #include "targets.hpp"
 
 namespace dlock::fuzz {

@@ -4,7 +4,7 @@
 #include "faults.hpp"
 #include "redis_scripts/named_scripts.hpp"
 #include "run/timing.hpp"
-#include "run/wrap/several.hpp"
+#include "store/several.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -67,8 +67,8 @@ TEST_CASE(
     const Key ma = key("ma"), mb = key("mb"), mc = key("mc");
     const Lease blocks = acquire_or_fail(*other, request(mc, 60s));
     // short: held keys are renewed, and so checked, each second
-    auto all = run::several(open_redis(p.url(), quick(1s), recipe), {ma, mb, mc},
-                            run::renewals({.proven = 4s, .renew_every = 1s}));
+    auto all = several(open_redis(p.url(), quick(1s), recipe), {ma, mb, mc},
+                       run::renewals({.proven = 4s, .renew_every = 1s}));
     auto waiter = *all->enqueue(request(ma, 4s));
     REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
     p.proxy.hold(release_of(recipe));

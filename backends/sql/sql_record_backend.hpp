@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared by the recipes of a database that exclude with other programs: the lock under the name
+// that those use, and dlock's own record beside it, a row with the holder and the newest token. The
+// record decides nothing but the token; the lock is elsewhere.
+#pragma once
+#include <fmt/format.h>
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+#include "core/lock_state.hpp"
+#include "store/backend.hpp"
+
+namespace dlock {
+
+// What was read of such a lock.
+struct LockRecord {
+  bool exists = false;
+  FencingToken fence = 0;
+  std::string owner;  // hex; empty: released
+  Micros granted = 0, now = 0;
+  Micros left = 0;  // of its ttl
+  Identity who;
+  bool ours = false;                 // and it is in force: by some dlock
+  bool held = false;                 // by dlock or another program
+  bool ending = false;               // ours and expired, but not yet on every node's clock
+  std::string_view stays_because{};  // as in HolderView
+
+  bool is(const GrantId& id) const {
+    const auto* of = std::get_if<Owner>(&id);
+    return ours && (of ? owner == of->hex() : fence == std::get<FencingToken>(id));
+  }
+  std::optional<HolderView> holder() const {
+    if (!held) return std::nullopt;
+    HolderView h;
+    h.stays_because = stays_because;
+    if (!ours) return h;
+    h.id = owner.substr(0, 8);
+    h.token = fence;
+    h.who = who;
+    h.remaining = Duration{std::max<Micros>(0, left)};
+    if (now >= granted) h.held = Duration{now - granted};
+    return h;
+  }
+  std::string why() const {
+    return ending          ? "its time is over; on Galera it ends ?clock_skew= later"
+           : held && !ours ? "held by another program"
+                           : "";
+  }
+};
+
+// `Sessions`: a SqlClient.
+template <class Sessions>
+class SqlRecordBackend : public Backend {
+ public:
+  template <class Options>
+  SqlRecordBackend(const Traits& traits, Options options, std::string_view schema)
+      : client_(std::move(options), schema), traits_(traits) {}
+
+  const Traits& traits() const noexcept override { return traits_; }
+  std::string where() const override { return client_.options().where; }
+  Result<Validity> check(const Key& key, const GrantId& id) override {
+    TRY(found, read_record(key));
+    return found.is(id) ? Validity::valid : Validity::stale;
+  }
+  Result<std::optional<KeyView>> inspect(const Key& key) override {
+    TRY(found, read_record(key));
+    if (!found.exists && !found.held) return std::nullopt;
+    KeyView v;
+    v.key = key.text();
+    v.fence = found.fence;
+    v.waiters_known = false;
+    if (auto holder = found.holder()) v.holders.push_back(std::move(*holder));
+    if (auto why = found.why(); !why.empty()) v.notes.push_back(std::move(why));
+    return v;
+  }
+  Result<std::vector<Finding>> doctor() override { return client_.examine(traits_); }
+  Counters counters() const noexcept override { return {client_.exchanges(), wakeups_}; }
+
+ protected:
+  using Connection = typename Sessions::Connection;
+
+  virtual Result<LockRecord> read_record(const Key&) = 0;
+  Error refuse(std::string_view what) const {
+    return {Errc::usage, fmt::format("{}, recipe {}: {}", traits_.family, traits_.recipe, what)};
+  }
+
+  Sessions client_;
+  const Traits& traits_;
+  std::uint64_t wakeups_ = 0;
+};
+
+}  // namespace dlock

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# dlock_embed_lua(HEADER NAMESPACE "FILE;..." [NAME=]PIECE...) writes a header with one constant per
+# script: a piece behind those that it needs, without the lines that are comments, and the SHA-1 for
+# EVALSHA. A piece begins behind the line `--- PIECE` or `--- PIECE: NEEDED...` in one of the files
+# (the first that has it), and ends before the next such line. What it needs stands before it in
+# that order, each piece once. A changed .lua reruns CMake.
+function(dlock_embed_lua header namespace files)
+  set(all "")
+  foreach(file IN LISTS files)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(READ ${file} text)
+    string(APPEND all "\n${text}\n--- \n")
+  endforeach()
+  set(out "// Made by scripts/cmake/embed_lua.cmake.\n#pragma once\n#include \"redis/wire/line.hpp\"\n\nnamespace ${namespace} {\n\n")
+  foreach(script IN LISTS ARGN)
+    string(REGEX MATCH "^([a-z_]+=)?([a-z_]+)$" matched "${script}")
+    set(pieces "")
+    set(text "")
+    dlock_add_piece(${CMAKE_MATCH_2})
+    string(REGEX REPLACE "=.*" "" name "${script}")
+    string(SHA1 sha "${text}")
+    string(APPEND out "inline constexpr redis::Script ${name}{R\"lua(${text})lua\",\n    \"${sha}\"};\n\n")
+  endforeach()
+  string(APPEND out "}  // namespace ${namespace}\n")
+  file(CONFIGURE OUTPUT ${header} CONTENT "@out@" @ONLY)  # writes the file only when something changed
+endfunction()
+
+# Adds a piece of `all` to `text`, behind those that it needs; `pieces` are there already.
+function(dlock_add_piece name)
+  if(name IN_LIST pieces)
+    return()
+  endif()
+  if(NOT all MATCHES "\n--- ${name}(: ([a-z_ ]+))?\n")
+    message(FATAL_ERROR "no file has the piece ${name}")
+  endif()
+  set(head "${CMAKE_MATCH_0}")
+  string(REPLACE " " ";" needed "${CMAKE_MATCH_2}")
+  foreach(piece IN LISTS needed)
+    dlock_add_piece(${piece})
+  endforeach()
+  string(FIND "${all}" "${head}" from)
+  string(LENGTH "${head}" length)
+  math(EXPR from "${from} + ${length} - 1")
+  string(SUBSTRING "${all}" ${from} -1 part)
+  string(FIND "${part}" "\n--- " end)
+  string(SUBSTRING "${part}" 0 ${end} part)
+  string(REGEX REPLACE "\n *--[^\n]*" "" part "${part}")
+  string(STRIP "${part}" part)
+  set(text "${text}\n${part}\n" PARENT_SCOPE)
+  set(pieces ${pieces} ${name} PARENT_SCOPE)
+endfunction()

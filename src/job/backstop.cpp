@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Built without instrumentation and stack protector (CMakeLists.txt): both would call libraries.
+#include "job/backstop.hpp"
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include "job/raw_call.hpp"
+
+namespace dlock::run {
+
+// The linker makes these from the name of the section.
+[[gnu::visibility("hidden")]] extern const char resident_begin[] asm("__start_dlock_resident");
+[[gnu::visibility("hidden")]] extern const char resident_end[] asm("__stop_dlock_resident");
+
+namespace {
+
+struct Watched {
+  pollfd both[2];  // the channel to dlock, and the timer
+  int children, kill, spare;
+  pid_t guard;
+};
+
+// One page is all that the thread touches. The stack is larger for a handler's frame alone.
+struct alignas(65536) Resident {
+  std::byte stack[65536 - 128];
+  alignas(16) Watched watched;
+};
+Resident resident;
+Watched& watched = resident.watched;
+
+constexpr long late_ms = 100;     // after that the guard's first thread is late
+constexpr long longest_ms = 100;  // between two kills of the tree
+
+// `ms` < 0: for ever. The compiler must not know it: constants that it makes of it would lie on
+// another page.
+[[gnu::section("dlock_resident")]] long wait(pollfd* p, long count, long ms) {
+  asm volatile("" : "+r"(ms));
+  const timespec t{ms / 1000, ms % 1000 * 1'000'000};
+  return raw_call(SYS_ppoll, as_argument(p), count, ms < 0 ? 0 : as_argument(&t), 0, 0);
+}
+
+// The first thread may reap a child at any moment, and the kernel use its pid again: so the child
+// is pinned first, then asked whether it is ours. Without a descriptor it is killed all the same.
+[[gnu::section("dlock_resident")]] void kill_child(long pid) {
+  const long pin = raw_call(SYS_pidfd_open, pid, 0, 0, 0, 0);
+  if (pin < 0) {
+    if (pin != -ESRCH) raw_call(SYS_kill, pid, SIGKILL, 0, 0, 0);
+    return;
+  }
+  if (raw_call(SYS_waitid, P_PIDFD, pin, 0, WEXITED | WNOHANG | WNOWAIT, 0) == 0)
+    raw_call(SYS_pidfd_send_signal, pin, SIGKILL, 0, 0, 0);
+  raw_call(SYS_close, pin, 0, 0, 0, 0);
+}
+
+[[gnu::section("dlock_resident")]] void kill_children(int list) {
+  char buffer[1024];
+  long pid = 0, from = 0;
+  for (long n; (n = raw_call(SYS_pread64, list, as_argument(buffer), sizeof buffer, from, 0)) > 0;
+       from += n) {
+    for (const char* c = buffer; c < buffer + n; ++c) {
+      if (*c >= '0' && *c <= '9') {
+        pid = pid * 10 + (*c - '0');
+      } else {
+        if (pid > 0) kill_child(pid);
+        pid = 0;
+      }
+    }
+  }
+  if (pid > 0) kill_child(pid);
+}
+
+[[gnu::section("dlock_resident")]] void kill_tree() {
+  const char one = '1';
+  if (watched.kill >= 0) raw_call(SYS_write, watched.kill, as_argument(&one), 1, 0, 0);
+  kill_children(watched.children);
+}
+
+[[gnu::section("dlock_resident")]] long longer(long ms) {
+  return ms * 2 < longest_ms ? ms * 2 : longest_ms;
+}
+
+[[gnu::section("dlock_resident")]] int stand_by(void*) {
+  do {
+    wait(watched.both, 2, -1);
+    wait(nullptr, 0, late_ms);
+  } while (wait(watched.both, 2, 0) <= 0);
+  raw_call(SYS_close, watched.spare, 0, 0, 0, 0);
+  for (long pause_ms = 1;; pause_ms = longer(pause_ms)) {
+    kill_tree();
+    wait(nullptr, 0, pause_ms);
+  }
+}
+
+// The disk fails instead of hanging: what the guard's first thread was about to run is not there,
+// and SIGBUS would end the guard with the tree alive. That thread kills and reaps here instead.
+[[gnu::section("dlock_resident")]] void on_bus_error(int, siginfo_t* info, void*) {
+  if (info->si_code <= 0) return;  // sent by a process
+  if (raw_call(SYS_getpid, 0, 0, 0, 0, 0) == watched.guard) {
+    for (long pause_ms = 1;; pause_ms = longer(pause_ms)) {
+      kill_tree();
+      long reaped = 1;
+      while (reaped > 0) reaped = raw_call(SYS_wait4, -1, 0, WNOHANG, 0, 0);
+      if (reaped == -ECHILD) break;
+      wait(nullptr, 0, pause_ms);
+    }
+  }
+  raw_call(SYS_exit_group, 125, 0, 0, 0, 0);
+}
+
+void keep(const void* begin, const void* end) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::getpagesize());
+  const auto from = reinterpret_cast<std::uintptr_t>(begin) / page * page;
+  const auto to = reinterpret_cast<std::uintptr_t>(end);
+  for (auto p = from; p < to; p += page) (void)*reinterpret_cast<const volatile char*>(p);
+  ::mlock(reinterpret_cast<const void*>(from), to - from);
+}
+
+int duplicate(int fd) { return fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+
+}  // namespace
+
+Backstop::Backstop(const OwnChildren& children, int channel, int kill)
+    : children_(children),
+      channel_(duplicate(channel)),
+      kill_(duplicate(kill)),
+      spare_(duplicate(channel)) {}
+
+FailedCall Backstop::start() {
+  if (timer_.failed()) return timer_.failed();
+  if (!channel_ || !spare_) return {"fcntl", EMFILE};
+  // no event of the channel is asked for: that dlock has closed it is always told
+  watched = {{{channel_.get(), 0, 0}, {timer_.fd(), POLLIN, 0}},
+             children_.fd(),
+             kill_.get(),
+             spare_.get(),
+             ::getpid()};
+  keep(&watched - 1, &watched + 1);
+  keep(resident_begin, resident_end);
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  sigset_t bus;
+  sigemptyset(&bus);
+  sigaddset(&bus, SIGBUS);
+  if (::sigaction(SIGBUS, &action, nullptr) == 0) ::sigprocmask(SIG_UNBLOCK, &bus, nullptr);
+  // No library's thread: such a one would also cost five calls and a switch to it and back. It uses
+  // none of what it shares with the first thread, libc's record of that one among it.
+  constexpr int thread =
+      CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+  if (::clone(stand_by, std::end(resident.stack), thread, nullptr) < 0) return {"clone", errno};
+  (void)spare_.release();
+  return {};
+}
+
+// The thread asks both descriptors again 100 ms after the first of them was ready, and finds none.
+void Backstop::stand_down() {
+  for (pollfd& p : watched.both) p.fd = -1;
+  watched.guard = 0;
+}
+
+}  // namespace dlock::run

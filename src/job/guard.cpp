@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job/guard.hpp"
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <iterator>
+#include <utility>
+#include "core/text.hpp"
+#include "job/signals.hpp"
+#include "util/process_title.hpp"
+
+namespace dlock::run {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr int patience_ms = 50;
+constexpr Duration longest_walk = 1s;     // at a tree that grows while it is signalled
+constexpr Duration longest_move = 250ms;  // of its members into another cgroup
+
+}  // namespace
+
+void Guard::run() {
+  // neither the terminal nor `kill -9 %1` reaches the guard; setsid would cost the job its terminal
+  ::setpgid(0, 0);
+  const auto must = [this](bool good, const char* call) {
+    if (!good && !failed_) failed_ = {call, errno};
+  };
+  must(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "prctl");
+  // in case the guard is stopped: without dlock no other process ends the tree
+  ::prctl(PR_SET_PDEATHSIG, SIGCONT);
+  show_itself();
+  sigset_t set;
+  sigfillset(&set);
+  must(::sigprocmask(SIG_SETMASK, &set, nullptr) == 0, "sigprocmask");
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  child_signal_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  must(static_cast<bool>(child_signal_), "signalfd");
+  if (timer_.failed() && !failed_) failed_ = timer_.failed();
+  // the proof and the end of the job, tried while there is none
+  must(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD, "waitpid");
+  must(::kill(::getpid(), 0) == 0, "kill");
+
+  // Created ahead, while dlock acquires the lock, and removed if that takes long: waiting dlocks
+  // should not leave cgroups around.
+  cgroup_ = JobCgroup::create(::getpid());
+
+  for (int pause_ms = 1;; pause_ms = sweeping_ ? std::min(pause_ms * 2, 100) : 1) {
+    const short channel_events = channel_.unsent() ? POLLIN | POLLOUT : POLLIN;
+    std::vector<pollfd> p{{channel_.fd(), channel_events, 0},
+                          {child_signal_.get(), POLLIN, 0},
+                          {timer_.fd(), POLLIN, 0},
+                          {exec_error_.get(), POLLIN, 0}};
+    inner_.watch(p);
+    const bool waiting = job_ == 0 && cgroup_;
+    const int watch_ms = waiting ? patience_ms : stopped_ ? 1000 : -1;
+    const int wait_ms = has_left_members() ? 0 : sweeping_ && job_ > 0 ? pause_ms : watch_ms;
+    const int ready = ::poll(p.data(), p.size(), wait_ms);
+    if (ready == 0 && waiting) cgroup_.remove();
+    if (p[1].revents != 0) {
+      signalfd_siginfo s;
+      while (::read(child_signal_.get(), &s, sizeof s) > 0) {}
+    }
+    if (p[2].revents != 0) timer_.drain();
+    if (p[3].revents != 0) read_exec_outcome();
+    if ((p[0].revents & POLLOUT) != 0) channel_.flush();
+    Channel::Received r;
+    auto got = Channel::Got::nothing;
+    while (channel_.open() && (got = channel_.receive(r)) == Channel::Got::message) obey(r);
+    if (got == Channel::Got::closed) {  // dlock is dead, or gave up the start
+      if (job_ == 0) leave();
+      channel_.close();
+      start_sweep();
+    }
+    const Deadline now = Clock::now();
+    check_deadlines(now);
+    if (has_left_members()) leave_members();
+    inner_.serve();
+    if (stopped_) wake_orphans();
+    const bool job_lived = leader_alive_;
+    bool alive = reap();
+    if (alive && !has_left_members()) check_max_run(now);
+    timer_.arm(sweeping_ || job_ == 0
+                   ? no_deadline
+                   : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at, stop_by(),
+                               run_until_, helper_until_}));
+    arm_backstop();
+    if (sweeping_ && alive) sweep_while_anything_changes(alive);
+    if (!alive && (job_ > 0 || !channel_.open())) leave();
+    // if no process is left, the last message has it
+    if (job_lived && !leader_alive_) report_exit();
+  }
+}
+
+// `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not kill both processes.
+void Guard::show_itself() {
+  for (char* const* word = terms_.command; *word; ++word) command_.emplace_back(*word);
+  constexpr char name[] = "lock-guard";
+  ::prctl(PR_SET_NAME, name);
+  show_as(std::string(name) + ": " + printable(lock_.key.text()));
+}
+
+void Guard::leave() { leave(event::TreeDead{status_, expired_}); }
+
+// Whether the program has ended by itself under --descendants=release. An end that was asked for
+// before is carried out for all of the tree; a command of --on-lost is dlock's own, and waited for.
+bool Guard::has_left_members() const {
+  return terms_.descendants == Descendants::release && job_ > 0 && !leader_alive_ && helper_ == 0 &&
+         !end_requested();
+}
+
+// Called in a turn after the one that reaped the program. What came or was due until then (an order
+// to end, the death of dlock, a deadline) has been seen, and would have set end_requested(). This
+// also means that the backstop did not end the program: it acts 100 ms after such an event.
+//
+// 1. The program ends.  2. dlock dies, an order to end comes or a deadline passes before the guard's
+//    next turn: the whole tree is ended, as if the program lived.
+//
+// 1. The guard decides here.  2. dlock dies or a deadline passes: the members live on. The lock is
+//    free when the guard exits, or when its lease ends. A signal that dlock forwards reaches nobody.
+//
+// 1. The guard decides here, and may move members out.  2. The guard is killed before its last
+//    message. dlock adopts the members, kills them and then gives the lock back: status 125.
+//
+// 1. The guard decides here.  2. It does not run for 100 ms, and dlock dies or a deadline passes.
+//    3. The backstop, which does not stand down yet, kills members. The lock is safe.
+void Guard::leave_members() {
+  backstop_->stand_down();
+  cgroup_.let_members_out(later(Clock::now(), longest_move));
+  leave(event::TreeLeft{status_, expired_});
+}
+
+void Guard::leave(const GuardEvent& last) {
+  // Before dlock releases the lock: from then on only its own descriptors say that it is held.
+  give_up_holds();
+  // The only message that blocks: dlock may be stopped with a full queue, and must get it. If dlock
+  // dies, this fails at once.
+  channel_.send_and_wait(last);
+  // while dlock releases the lock; dlock waits for our exit before its own
+  cgroup_.remove_after_job();
+  ::_exit(0);
+}
+
+void Guard::give_up_holds() {
+  holds_.clear();
+  outer_.job_is_dead();
+}
+
+void Guard::obey(Channel::Received& r) {
+  if (std::holds_alternative<order::Hold>(r.message)) {
+    receive_holds(r);
+  } else if (const auto* start = std::get_if<order::Start>(&r.message)) {
+    receive_holds(r);
+    start_job(*start, r);
+  } else if (const auto* changed = std::get_if<order::Deadlines>(&r.message)) {
+    set_deadlines(changed->when);
+  } else if (const auto* signal = std::get_if<order::Signal>(&r.message)) {
+    if (signal->whole_tree) signal_tree(signal->number);
+    // a stopped job would not get to what it does at its end
+    else if (!stops(signal->number) || !end_requested()) signal_job(signal->number);
+    set_deadlines(signal->when);
+  }
+}
+
+// Once expired, the lease stays expired, whatever a late renewal says: the job has had its signal.
+void Guard::set_deadlines(const GuardDeadlines& when) {
+  const Deadline earlier = std::min(when_.kill_at, when.kill_at);
+  when_ = expired_ ? GuardDeadlines{when_.term_at, earlier, when.stop_by} : when;
+}
+
+void Guard::receive_holds(Channel::Received& r) {
+  lacks_holds_ |= r.lacks;
+  std::move(r.attached.begin(), r.attached.end(), std::back_inserter(holds_));
+}
+
+void Guard::start_job(const order::Start& order, const Channel::Received& r) {
+  // without all the descriptors a lock could end before the job
+  if (lacks_holds_) return cannot_start({"recvmsg", EMFILE});
+  if (failed_) return cannot_start(failed_);  // it would see no end, no deadline or no orphan
+  if (!children_) return cannot_start({"open", EMFILE});
+  if (r.cut) return cannot_start({"execve", E2BIG});
+  when_ = order.when;
+  if (Clock::now() >= when_.term_at) {  // the guard was suspended past it
+    give_up_holds();
+    return report(event::StartRefused{});
+  }
+  // before there is a job
+  if (const FailedCall call = outer_.hand_over(runs_around(), holds_)) return cannot_start(call);
+  changes_ = r.payload;
+  environment_ = changed_environment(changes_);
+  group_ = order.same_group ? entry_.group() : 0;
+  int error[2];
+  if (::pipe2(error, O_CLOEXEC) != 0) return cannot_start({"pipe2", errno});
+  if (!cgroup_) cgroup_ = JobCgroup::create(::getpid());
+  backstop_.emplace(children_, channel_.fd(), cgroup_.kill_fd());
+  arm_backstop();
+  if (const FailedCall call = backstop_->start()) return cannot_start(call);
+  job_child_.emplace(command_, Child::How{environment_.data(), entry_.signals(), group_, error[1]});
+  job_ = start_child(*job_child_, cgroup_.fd());
+  const int fork_error = errno;
+  ::close(error[1]);
+  exec_error_.reset(error[0]);
+  // Also where the backstop has the last process that is allowed: a run that gave that up would
+  // fail with the next process of this user, and until then promise less without a word.
+  if (job_ < 0) return cannot_start({"clone", fork_error});
+  if (terms_.max_run > 0us) run_until_ = later(Clock::now(), terms_.max_run);
+  ::setpgid(job_, group_);  // parent and child both call it; EACCES after the exec is fine
+  if (group_ == 0) {
+    group_ = ::getpgid(job_);
+    own_group_ = group_ == job_;  // not where setpgid is refused
+  }
+  leader_alive_ = true;
+  entry_.let_go_of_inherited();
+}
+
+bool Guard::end_requested() const {
+  return sweeping_ || stop_by() != no_deadline ||
+         (expired_ && terms_.on_lost.what == OnLost::Do::kill);
+}
+
+void Guard::cannot_start(const FailedCall& call) {
+  report(event::StartFailed{call.error, call.name});
+  leave();
+}
+
+// End of file: the exec closed the pipe, or a signal came first. Polled, because an exec may hang
+// on a dead mount.
+void Guard::read_exec_outcome() {
+  int e = 0;
+  const bool failed = ::read(exec_error_.get(), &e, sizeof e) == static_cast<ssize_t>(sizeof e);
+  exec_error_.reset();
+  if (failed) return report(event::ExecFailed{e});
+  report(event::JobStarted{job_});
+}
+
+// Orphans of the program, which are our children by now: deeper members live below them.
+void Guard::report_exit() {
+  event::JobExited exited{status_};
+  const std::vector<pid_t> all = children_.list();
+  std::copy_n(all.begin(), std::min(all.size(), exited.left.size()), exited.left.begin());
+  report(exited);
+}
+
+void Guard::arm_backstop() {
+  if (backstop_) backstop_->arm(std::min(when_.kill_at, stop_by()));
+}
+
+void Guard::check_deadlines(Deadline now) {
+  if (job_ == 0) return;
+  if (!expired_ && now >= std::min(when_.term_at, when_.kill_at)) {
+    expired_ = true;
+    report(event::Expired{});
+    lose(now);
+  }
+  if (helper_ > 0 && now >= helper_until_) {
+    ::kill(-helper_, SIGKILL);
+    helper_until_ = no_deadline;
+  }
+  if (now >= std::min(when_.kill_at, stop_by())) start_sweep();
+}
+
+// By the guard and not by dlock, which may be stopped. After reaping: a tree that is dead has met
+// its limit.
+void Guard::check_max_run(Deadline now) {
+  if (now < run_until_) return;
+  run_until_ = no_deadline;
+  if (sweeping_ || expired_) return;
+  run_stop_by_ = later(now, lock_.kill_after);
+  report(event::MaxRunOver{});
+  signal_tree(terms_.end_signal);
+}
+
+void Guard::lose(Deadline now) {
+  if (terms_.on_lost.what == OnLost::Do::exec) {
+    // one more member of the tree: dlock waits for it, and it is killed with the tree
+    helper_child_.emplace(std::vector<std::string>{"sh", "-c", terms_.on_lost.command},
+                          Child::How{environment_.data(), entry_.signals(), 0}, "/bin/sh");
+    helper_ = start_child(*helper_child_, -1);
+    if (helper_ < 0) {  // no process available: at least the job gets the end signal
+      helper_ = 0;
+      return signal_tree(terms_.end_signal);
+    }
+    ::setpgid(helper_, helper_);
+    helper_until_ = later(now, lock_.ttl);
+    return;
+  }
+  // another signal only informs, even stopped processes
+  const bool ends = terms_.on_lost.what == OnLost::Do::kill;
+  signal_tree(ends ? terms_.end_signal : terms_.on_lost.signal, ends);
+}
+
+void Guard::start_sweep() {
+  if (sweeping_) return;
+  sweeping_ = true;
+  if (job_ > 0) report(event::Killing{});
+}
+
+// False: waitpid returned ECHILD, the only proof that the tree is dead.
+bool Guard::reap() {
+  for (int status = 0;;) {
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+    if (pid <= 0) return pid == 0;
+    if (pid == helper_ && !WIFSTOPPED(status) && !WIFCONTINUED(status)) {
+      helper_ = 0;
+      helper_until_ = no_deadline;
+    }
+    if (pid != job_) continue;
+    if (WIFSTOPPED(status)) {
+      stopped_ = !own_group_;
+      was_orphaned_ = stopped_ && group_is_orphaned(dlock_);
+      report(event::JobStopped{WSTOPSIG(status), was_orphaned_});
+    } else if (WIFCONTINUED(status)) {
+      const bool dlock_stops = std::exchange(stopped_, false);
+      report(event::JobContinued{});
+      // not if it goes on in order to end: a shell then finds dlock stopped until its fg
+      if (dlock_stops && !end_requested() && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
+    } else {
+      leader_alive_ = stopped_ = false;
+      status_ = status;
+      if (exec_error_) read_exec_outcome();
+    }
+  }
+}
+
+// Without a pause while the members change, because a process that keeps re-forking must get no
+// head start. Unchanged members are dying, in an uninterruptible state or not ours to kill: they
+// are signalled again, less and less often. Nobody is spared: the locks of runs inside end when our
+// tree is dead, because we hold them.
+void Guard::sweep_while_anything_changes(bool& alive) {
+  std::vector<pid_t> before{0}, now;
+  for (; alive; alive = reap()) {
+    cgroup_.kill();
+    if (own_group_ && leader_alive_) ::kill(-job_, SIGKILL);
+    now = children_.list();
+    kill_children(now);
+    if (now == before) return;
+    before.swap(now);
+  }
+}
+
+// When a stopped group loses the last process outside it that could continue it, the kernel sends
+// HUP and CONT; but the guard counts as such a process, so a job whose shell was killed would stay
+// stopped for ever. So the guard sends them.
+void Guard::wake_orphans() {
+  if (was_orphaned_ || !group_is_orphaned(dlock_)) return;
+  was_orphaned_ = true;
+  ::kill(-group_, SIGHUP);
+  ::kill(-group_, SIGCONT);
+}
+
+// A signal that a user sent to dlock. To the job's group if it has its own, because that is atomic,
+// and only before its leader is reaped, because later the group number may be reused. dlock's own
+// group contains pipeline neighbours: then to our tree alone.
+void Guard::signal_job(int signal) const {
+  if (job_ == 0) return;
+  if (own_group_ && leader_alive_) {
+    ::kill(-job_, signal);
+    return;
+  }
+  // an interactive shell moves to its own group
+  if (leader_alive_ && ::getpgid(job_) != group_) ::kill(job_, signal);
+  signal_descendants(children_, group_, signal,
+                     std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_walk)}));
+}
+
+// Every member; `wake`: continue stopped ones so that they handle it, too.
+void Guard::signal_tree(int signal, bool wake) const {
+  const Deadline bound = std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_walk)});
+  signal_descendants(children_, 0, signal, bound);
+  if (wake) signal_descendants(children_, 0, SIGCONT, bound);
+}
+
+}  // namespace dlock::run

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+#include "core/key.hpp"
+#include "job/backstop.hpp"
+#include "job/child.hpp"
+#include "job/entry.hpp"
+#include "job/inner_holds.hpp"
+#include "job/job_cgroup.hpp"
+#include "job/job_terms.hpp"
+#include "job/message.hpp"
+#include "job/process.hpp"
+#include "job/timer.hpp"
+
+namespace dlock::run {
+
+// What a guard needs to know of the lock.
+struct GuardedLock {
+  Key key;
+  Duration ttl{}, kill_after{};
+};
+
+// The job's parent: a process of its own, forked before any thread or library exists, whose only
+// task is deadlines. It is in the session of the job but in no group that a user signals, blocks
+// every signal, and is the subreaper of the whole tree; so it can always act on time, and gets
+// every orphan. It ends the tree when a deadline passes or when dlock is gone, and it exits only
+// when no member is left; with --descendants=release also when the program has ended.
+//
+// Holding `hold_fd` is its second task: a lock that ends with a descriptor does not end before the
+// tree. It also holds those of runs inside of the job, and the guards around hold ours.
+//
+// Everything that it needs to end the tree it opens before the job exists: it works even when the
+// system is out of descriptors.
+class Guard {
+ public:
+  Guard(Channel channel, const Entry& entry, const JobTerms& terms, GuardedLock lock,
+        InnerHolds& inner)
+      : channel_(std::move(channel)),
+        entry_(entry),
+        terms_(terms),
+        lock_(std::move(lock)),
+        inner_(inner) {}
+  [[noreturn]] void run();
+
+ private:
+  void report(const GuardEvent& e) { channel_.send(e); }
+  void show_itself();
+  void obey(Channel::Received&);
+  void receive_holds(Channel::Received&);
+  void give_up_holds();
+  void start_job(const order::Start&, const Channel::Received&);
+  [[noreturn]] void cannot_start(const FailedCall&);
+  void set_deadlines(const GuardDeadlines&);
+  bool end_requested() const;
+  bool has_left_members() const;
+  void read_exec_outcome();
+  void report_exit();
+  void signal_job(int signal) const;
+  void signal_tree(int signal, bool wake = true) const;
+  Deadline stop_by() const { return std::min(when_.stop_by, run_stop_by_); }
+  void check_deadlines(Deadline now);
+  void check_max_run(Deadline now);
+  void lose(Deadline now);
+  void arm_backstop();
+  void wake_orphans();
+  void start_sweep();
+  bool reap();
+  void sweep_while_anything_changes(bool& alive);
+  [[noreturn]] void leave();
+  [[noreturn]] void leave_members();
+  [[noreturn]] void leave(const GuardEvent& last);
+
+  Channel channel_;
+  const Entry& entry_;
+  const JobTerms& terms_;
+  const GuardedLock lock_;
+  InnerHolds& inner_;
+  // Copies: the original memory now holds our process title. Neither changes while a child is about
+  // to execute (see start_child).
+  std::vector<std::string> command_;
+  std::optional<Child> job_child_, helper_child_;
+  std::string changes_;  // of the environment
+  std::vector<char*> environment_;
+  const OwnChildren children_;
+  FailedCall failed_;  // of those on which the guard rests
+  Timer timer_;
+  JobCgroup cgroup_;
+  std::optional<Backstop> backstop_;  // from the start of the job
+  GuardDeadlines when_;
+  Deadline run_until_ = no_deadline, run_stop_by_ = no_deadline;  // of --max-run
+  Fd child_signal_, exec_error_;
+  std::vector<Fd> holds_;
+  OuterHolders outer_;
+  const pid_t dlock_ = ::getppid();
+  pid_t job_ = 0, group_ = 0;
+  pid_t helper_ = 0;  // the command of --on-lost, and its process group
+  Deadline helper_until_ = no_deadline;
+  int status_ = -1;
+  bool stopped_ = false, was_orphaned_ = false;
+  bool own_group_ = false, leader_alive_ = false, expired_ = false, sweeping_ = false,
+       lacks_holds_ = false;
+};
+
+}  // namespace dlock::run

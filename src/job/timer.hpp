@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include <cstdint>
+#include "core/clock.hpp"
+#include "job/process.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::run {
+
+// One absolute alarm on CLOCK_BOOTTIME; poll's own timeout would stand still in suspend.
+class Timer {
+ public:
+  Timer() : fd_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {
+    if (!fd_) failed_ = {"timerfd_create", errno};
+    else if (!set(no_deadline)) failed_ = {"timerfd_settime", errno};
+  }
+  int fd() const noexcept { return fd_.get(); }
+  // It cannot be relied on: it was tried, so that nobody learns it from an alarm that does not
+  // come.
+  const FailedCall& failed() const noexcept { return failed_; }
+  void arm(Deadline at) {  // no_deadline: off
+    if (at != armed_ && set(at)) armed_ = at;
+  }
+  void drain() {
+    std::uint64_t expirations = 0;
+    if (::read(fd_.get(), &expirations, sizeof expirations) > 0) armed_ = no_deadline;
+  }
+
+ private:
+  bool set(Deadline at) {
+    itimerspec spec{};
+    if (at != no_deadline) {
+      const auto ns = std::max<std::int64_t>(1, at.time_since_epoch().count());
+      spec.it_value = {ns / 1'000'000'000, ns % 1'000'000'000};
+    }
+    return ::timerfd_settime(fd_.get(), TFD_TIMER_ABSTIME, &spec, nullptr) == 0;
+  }
+
+  Fd fd_;
+  FailedCall failed_;
+  Deadline armed_ = no_deadline;
+};
+
+}  // namespace dlock::run

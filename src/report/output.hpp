@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <optional>
+#include <string>
+#include <string_view>
+#include "core/clock.hpp"
+#include "report/lines.hpp"
+#include "report/outcome.hpp"
+#include "run/plan.hpp"
+#include "store/backend.hpp"
+#include "util/fd.hpp"
+#include "util/writer.hpp"
+
+namespace dlock::run {
+
+// For a reader of stderr or --status that does not read.
+inline constexpr Duration last_words = std::chrono::seconds{2};
+
+// The output about one acquisition: messages on stderr, one JSON object per line for --status,
+// and the history for --trace. Any thread may call; nothing here waits for a reader.
+class Output {
+ public:
+  explicit Output(const Plan&);
+  ~Output() = delete;   // its writer lives as long as the process
+  Result<void> open();  // the files; Errc::cannot_create
+
+  // {"event":name,"t":seconds of CLOCK_BOOTTIME,...} to the status outputs. With -v the milestones
+  // are said in those words, with -vv the other events as they are.
+  void status(const char* name, Fields = {}, const std::string& milestone = {});
+  std::string age() const;  // since dlock was started
+
+  // One line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. `invoke`, then
+  // exactly one of ok, fail and info (unknown); of an acquire that waits, `queued` before that,
+  // once the store has answered that the attempt waits. Not exclusive: with mode and limit. The
+  // owner is that of the last attempt or grant.
+  void trace(const char* ev, const char* f, Fields = {});
+  void trace_attempt(const Owner&);  // an acquisition begins
+  void trace_granted(const Lease&);
+
+  // `dlock: ` + line on stderr. inform, warn: not with -q; error: always.
+  void inform(std::string_view line);
+  void warn(std::string_view line);
+  void error(std::string_view line);
+  // An error, which gets out, before anything begins.
+  Outcome give_up(const Error&);
+  void raw(std::string text);  // to stderr, unchanged: the waiting line on a terminal
+
+  std::string key() const;  // for a message
+
+  // "nightly is held by db3:41223 (backup) for 31m", or another reason to wait
+  std::string held_line(const std::optional<HolderView>&, const std::string& why) const;
+  // The same with ", not waiting"; empty with -q, and with -E 0 unless -v is given,
+  // for cron jobs that skip silently.
+  std::string busy_line(const std::optional<HolderView>&, const std::string& why) const;
+
+  // The same for a queue that is too long; empty as above.
+  std::string crowded_line(const Waiting&) const;
+
+  // "nightly was started 3m ago (--once-per hour)"; empty as above.
+  std::string started_line(Duration ago) const;
+  // The same for a start in the future; corrected: the record was set to now.
+  std::string started_ahead_line(Duration ahead, bool corrected) const;
+
+  bool flush(Duration bound) { return writer_.flush(bound); }
+
+ private:
+  void remember(const Owner&);
+  bool skips_silently() const;
+  void message(const char* level, std::string_view line);
+
+  const Plan& plan_;
+  const Deadline began_ = Clock::now();
+  Writer& writer_;
+  Fd status_file_, trace_file_;
+  std::atomic<std::uint32_t> owner_ = 0;  // the first bytes of the id: a mark, not the secret
+};
+
+}  // namespace dlock::run

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/several.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include "core/text.hpp"
+#include "store/wrapped.hpp"
+#include "util/fd.hpp"
+
+namespace dlock {
+namespace {
+
+class Several final : public Wrapped {
+ public:
+  Several(std::unique_ptr<Backend> inner, std::vector<Key> keys, NextRenewal next_renewal)
+      : Wrapped(std::move(inner)),
+        next_renewal_(std::move(next_renewal)),
+        keys_(std::move(keys)),
+        order_(keys_) {
+    std::sort(order_.begin(), order_.end());
+  }
+
+  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
+  Result<Renewal> renew(const Lease& whole, Duration ttl) override;
+  Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
+  bool alarmed(const Lease&) override;
+  Result<Released> release(const Lease&, std::optional<RunEnd> end) override {
+    return release_all(end);
+  }
+  // The holder in the way: of the key that is waited for.
+  Result<std::optional<KeyView>> inspect(const Key& key) override {
+    return inner_->inspect(taken_.size() < order_.size() ? order_[taken_.size()] : key);
+  }
+  Result<Starts> starts(const Key&) override;
+  Result<Noted> note_start(const Lease&, const StartChange&) override;
+
+ private:
+  friend class SeveralWaiter;
+
+  struct Taken {
+    Lease lease;
+    int hold = -1;  // owned by the inner Backend
+    Fd alarm;
+    Deadline renew_at = no_deadline;
+    enum class Release { not_asked, unknown, answered } release = Release::not_asked;
+  };
+
+  const Lease& lease_of(const Key&) const;
+  Lease whole() const;
+  Result<Released> release_all(std::optional<RunEnd> end = std::nullopt);
+  bool forget();  // nothing is taken; returns whether one of the released keys was no longer held
+  Result<void> settle();
+  template <class Call>
+  Result<Renewal> each(Call call);
+
+  const NextRenewal next_renewal_;
+  const std::vector<Key> keys_;
+  std::vector<Key> order_;
+  std::vector<Taken> taken_;           // the first ones of order_
+  std::vector<Lease> owed_;            // of an earlier attempt: their release was not answered
+  bool missed_ = false;                // one of the released keys was no longer held
+  std::optional<Start> newest_start_;  // as starts() answered, of
+  std::map<std::string, std::optional<Start>> read_starts_;  // these, by key
+  Fd alarms_;
+};
+
+class SeveralWaiter final : public Waiter {
+ public:
+  SeveralWaiter(Several& all, const Request& request) : all_(all), request_(request) {}
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
+
+ private:
+  Result<std::optional<Waiting>> renew_taken();
+  Result<Progress> give_up_all(Waiting lost);
+  tl::unexpected<Error> no_descriptor(const char* what, int error);
+  void release_taken();
+  Result<Progress> complete();
+
+  Several& all_;
+  Request request_;  // with the owner of this attempt
+  std::unique_ptr<Waiter> place_;
+};
+
+Result<std::unique_ptr<Waiter>> Several::enqueue(const Request& r) {
+  (void)forget();
+  return std::make_unique<SeveralWaiter>(*this, r);
+}
+
+const Lease& Several::lease_of(const Key& key) const {
+  return std::find_if(taken_.begin(), taken_.end(),
+                      [&](const Taken& t) { return t.lease.key == key; })
+      ->lease;
+}
+
+Lease Several::whole() const {
+  Lease lease = lease_of(keys_.front());
+  for (const Taken& t : taken_) lease.deadline = std::min(lease.deadline, t.lease.deadline);
+  return lease;
+}
+
+// Lost is the stronger result: one lost key ends them all, whatever is unknown about the others.
+template <class Call>
+Result<Renewal> Several::each(Call call) {
+  std::optional<Error> unknown;
+  bool revoked = false;
+  for (Taken& t : taken_) {
+    auto answer = call(t.lease);
+    if (!answer) {
+      unknown = answer.error();
+    } else if (const Lost* lost = std::get_if<Lost>(&*answer)) {
+      // never released: it may be another's. The others are still ours
+      t.release = Taken::Release::answered;
+      return Renewal{Lost{fmt::format("{}: {}", printable(t.lease.key.text()), lost->why)}};
+    } else {
+      t.lease = std::get<Kept>(*answer).lease;
+      revoked |= std::get<Kept>(*answer).revoked;
+    }
+  }
+  if (unknown) return fail(*unknown);
+  return Renewal{Kept{whole(), revoked}};
+}
+
+Result<Renewal> Several::renew(const Lease& whole, Duration ttl) {
+  // reads the event that made an alarm readable
+  return each([&](Lease l) {
+    l.ended = whole.ended;
+    return inner_->renew(l, ttl);
+  });
+}
+
+Result<Renewal> Several::detach(const Lease&, Duration ttl, std::optional<RunEnd> end) {
+  return each([&](const Lease& l) { return inner_->detach(l, ttl, end); });
+}
+
+bool Several::alarmed(const Lease&) {
+  bool any = false;
+  for (const Taken& t : taken_) any |= inner_->alarmed(t.lease);
+  return any;
+}
+
+// Each key is requested until it has an answer, and no more: a call repeated because one key was
+// unknown must not ask again for keys that were released, or it would be told that they are not
+// held. And if the unknown one is not held the second time, it counts as released.
+Result<Released> Several::release_all(std::optional<RunEnd> end) {
+  using Release = Taken::Release;
+  std::optional<Error> unknown;
+  for (auto t = taken_.rbegin(); t != taken_.rend(); ++t) {
+    if (t->release == Release::answered) continue;
+    const auto answer = inner_->release(t->lease, end);
+    if (!answer) unknown = answer.error();
+    else missed_ |= *answer == Released::was_not_held && t->release == Release::not_asked;
+    if (answer) t->release = Release::answered;
+    else if (answer.error().code != Errc::unavailable) t->release = Release::unknown;
+  }
+  if (unknown) return fail(*unknown);
+  return forget() ? Released::was_not_held : Released::yes;
+}
+
+bool Several::forget() {
+  for (Taken& t : taken_)
+    if (t.release != Taken::Release::answered) owed_.push_back(std::move(t.lease));
+  taken_.clear();
+  alarms_.reset();
+  return std::exchange(missed_, false);
+}
+
+// A key that was taken and not released for certain would block our own attempt, until its ttl is
+// over. An Error: ask again.
+Result<void> Several::settle() {
+  for (; !owed_.empty(); owed_.pop_back()) {
+    const Lease& lease = owed_.back();
+    const auto answer = inner_->release(lease);
+    if (!answer && retryable(answer.error().code) && Clock::now() < lease.deadline)
+      return fail(answer.error());
+  }
+  return {};
+}
+
+Result<Starts> Several::starts(const Key&) {
+  Starts newest;
+  for (const Key& key : keys_) {
+    const auto s = inner_->starts(key);
+    if (!s) return s;
+    newest.now = std::max(newest.now, s->now);
+    if (s->last && (!newest.last || s->last->at > newest.last->at)) newest.last = s->last;
+    read_starts_[key.text()] = s->last;
+  }
+  newest_start_ = newest.last;
+  return newest;
+}
+
+// Each key had a start of its own, which the newest one stands for. A new start that does not fit
+// one key is not noted for those behind it; a withdrawal reaches all.
+Result<Noted> Several::note_start(const Lease&, const StartChange& change) {
+  const bool forth = change.was == newest_start_;
+  Noted all = Noted::yes;
+  for (const Taken& t : taken_) {
+    const auto own = [&](const std::optional<Start>& s) {
+      return s == newest_start_ ? read_starts_[t.lease.key.text()] : s;
+    };
+    const auto done = inner_->note_start(t.lease, {own(change.was), own(change.is)});
+    if (!done) return done;
+    if (*done != Noted::yes) all = *done;
+    if (forth && all != Noted::yes) break;
+  }
+  return all;
+}
+
+// nullopt: all are kept. Else: why one is lost.
+Result<std::optional<Waiting>> SeveralWaiter::renew_taken() {
+  const auto is_lost = [](std::string why, Deadline sent_at) {
+    return std::optional{Waiting{.holder = {}, .why = std::move(why), .sent_at = sent_at}};
+  };
+  for (Several::Taken& t : all_.taken_) {
+    const Deadline now = Clock::now();
+    if (now < t.renew_at) continue;
+    auto answer = all_.inner_->renew(t.lease, request_.ttl);
+    if (!answer && now < t.lease.deadline) return fail(answer.error());
+    if (!answer) return is_lost(fmt::format("{} ran out", printable(t.lease.key.text())), {});
+    if (const Lost* lost = std::get_if<Lost>(&*answer))
+      return is_lost(fmt::format("{} was lost: {}", printable(t.lease.key.text()), lost->why), now);
+    t.lease = std::get<Kept>(*answer).lease;
+    t.renew_at = all_.next_renewal_(t.lease.deadline, now);
+  }
+  return std::optional<Waiting>{};
+}
+
+// The owner must not come back: one of these releases, or the cancel, may arrive late and would end
+// the next grant.
+void SeveralWaiter::release_taken() {
+  (void)all_.release_all();
+  (void)all_.forget();
+  request_.owner = Owner::random();
+}
+
+tl::unexpected<Error> SeveralWaiter::no_descriptor(const char* what, int why) {
+  release_taken();
+  return fail(Errc::unavailable,
+              fmt::format("{} of several keys: {}", what, ::strerrordesc_np(why)));
+}
+
+Result<Progress> SeveralWaiter::give_up_all(Waiting lost) {
+  if (place_) (void)place_->cancel();
+  place_.reset();
+  release_taken();
+  if (!request_.wait) return Progress{Busy{std::nullopt, std::move(lost.why), lost.sent_at}};
+  lost.why += "; all of the keys are taken anew";
+  return Progress{std::move(lost)};
+}
+
+// A lock whose alarm cannot be watched, or whose descriptor the guard does not get, is not granted.
+Result<Progress> SeveralWaiter::complete() {
+  Granted all{.lease = all_.whole()};
+  for (const Key& key : all_.keys_)
+    if (key != all_.keys_.front()) all.more_leases.push_back(all_.lease_of(key));
+  Fd alarms;
+  for (const Several::Taken& t : all_.taken_) {
+    if (t.hold >= 0) all.more_holds.push_back(t.hold);
+    if (!t.alarm) continue;
+    if (!alarms) alarms.reset(::epoll_create1(EPOLL_CLOEXEC));
+    epoll_event e{EPOLLIN, {}};
+    if (!alarms || ::epoll_ctl(alarms.get(), EPOLL_CTL_ADD, t.alarm.get(), &e) != 0)
+      return no_descriptor("cannot watch the locks", errno);
+  }
+  all_.alarms_ = std::move(alarms);
+  all.alarm_fd = all_.alarms_.get();
+  return Progress{std::move(all)};
+}
+
+Result<Progress> SeveralWaiter::poll(Duration slice) {
+  const Deadline end = later(Clock::now(), slice);
+  for (;;) {
+    TRY_VOID(all_.settle());
+    TRY(lost, renew_taken());
+    if (lost) return give_up_all(std::move(*lost));
+    if (all_.taken_.size() == all_.order_.size()) return complete();
+    if (!place_) {
+      Request r = request_;
+      r.key = all_.order_[all_.taken_.size()];
+      TRY(queued, all_.inner_->enqueue(r));
+      place_ = std::move(queued);
+    }
+    Deadline until = end;
+    for (const Several::Taken& t : all_.taken_) until = std::min(until, t.renew_at);
+    const auto left = std::chrono::duration_cast<Duration>(until - Clock::now());
+    auto answer = place_->poll(std::max(left, Duration{}));
+    if (!answer) return answer;
+    if (auto* granted = std::get_if<Granted>(&*answer)) {
+      const int alarm = granted->alarm_fd;
+      Fd copy(alarm < 0 ? -1 : ::fcntl(alarm, F_DUPFD_CLOEXEC, 3));
+      const int error = alarm < 0 || copy ? 0 : errno;
+      place_.reset();
+      const Lease& lease = granted->lease;
+      all_.taken_.push_back({lease, granted->hold_fd, std::move(copy),
+                             all_.next_renewal_(lease.deadline, Clock::now())});
+      if (error) return no_descriptor("cannot keep the locks", error);
+      continue;
+    }
+    if (auto* busy = std::get_if<Busy>(&*answer)) {
+      std::string why = busy->why.empty() ? "" : "; " + busy->why;
+      const Key& key = all_.order_[all_.taken_.size()];
+      if (key != all_.keys_.front())
+        why = fmt::format("the key in the way is {}{}", printable(key.text()), why);
+      place_.reset();
+      release_taken();
+      return Progress{Busy{std::move(busy->holder), std::move(why), busy->sent_at}};
+    }
+    return answer;
+  }
+}
+
+Result<void> SeveralWaiter::cancel() {
+  Result<void> left;
+  if (place_) left = place_->cancel();
+  const auto released = all_.release_all();
+  TRY_VOID(left);
+  TRY_VOID(released);
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> several(std::unique_ptr<Backend> inner, std::vector<Key> keys,
+                                 NextRenewal next_renewal) {
+  return std::make_unique<Several>(std::move(inner), std::move(keys), std::move(next_renewal));
+}
+
+}  // namespace dlock
