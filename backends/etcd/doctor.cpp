@@ -96,6 +96,14 @@ void leases(Client& client, Findings& found) {
     return found.add("leases", printable(made.error().message), Level::bad,
                      "nothing can be locked");
   const std::int64_t shortest = number_of(*made, "TTL");
+  // what the first lock does: a key with that lease, which goes with it
+  const std::string key = client.options().root + "doctor-" + Owner::random().hex();
+  const auto written = client.txn(
+      "examine", transaction({created(key, 0)}, {put(key, "", number_of(*made, "ID"))}, {}),
+      client.usual_deadline());
+  if (written) found.add("writing", "a key was written, and goes with its lease", Level::good);
+  else if (written.error().code != Errc::denied)
+    found.add("writing", printable(written.error().message), Level::bad, "nothing can be locked");
   (void)client.revoke("examine", number_of(*made, "ID"), client.usual_deadline());
   found.add("shortest lease", fmt::format("{} s", shortest), good_if(shortest <= 5, Level::warning),
             "an election takes about as long: ttl should be several times that");

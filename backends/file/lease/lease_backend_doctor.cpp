@@ -7,6 +7,7 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -109,6 +110,33 @@ void space(int dir, Findings& found) {
             full ? "make room: a lock needs a few KiB and some inodes" : "make room");
 }
 
+// Makes what the first lock makes, and removes it: a quota, a full disk and a file system without
+// FIFOs show only then. No key has a name that begins with a dot.
+Result<void> try_a_lock(const Directory& root) {
+  const std::string name = ".doctor-" + Owner::random().hex();
+  const auto make = [&]() -> Result<void> {
+    TRY(key, root.open_key(name, true));
+    const Fd file(::openat(key.dir.get(), "state", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
+                           key.access.file_mode()));
+    const std::array<char, 4096> block{};
+    if (!file || ::write(file.get(), block.data(), block.size()) < 0 || ::fsync(file.get()) != 0)
+      return fail_errno("write a file in", root.path(), errno);
+    if (::mkfifoat(key.dir.get(), "1", key.access.file_mode()) != 0)
+      return fail_errno("make a FIFO in", root.path(), errno);
+    return {};
+  };
+  const auto made = make();
+  const auto removed = root.remove_key(name);
+  return made ? removed : made;
+}
+
+// Whether the directory could be made: by the rights of the nearest one above it that exists.
+bool may_be_made(std::string path) {
+  do path.resize(std::max<std::size_t>(path.rfind('/'), 1));
+  while (path.size() > 1 && ::access(path.c_str(), F_OK) != 0);
+  return ::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
+}
+
 }  // namespace
 
 Result<std::vector<Finding>> LeaseBackend::doctor() {
@@ -121,15 +149,17 @@ Result<std::vector<Finding>> LeaseBackend::doctor() {
   }
   const int dir = root->dir.get();
   if (root->dir) owner(dir, root_.path(), root->access.group, found);
-  else found.add("directory", root_.path() + " does not exist yet", Level::good);
+  else
+    found.add("directory", root_.path() + " does not exist yet",
+              good_if(may_be_made(root_.path()), Level::bad), "this user may not make it");
   way(root_.path(), found);
   clock(found);
   if (!root->dir) return found.extract();
   filesystem(dir, found);
   space(dir, found);
-  const bool writable = ::faccessat(dir, ".", W_OK | X_OK, AT_EACCESS) == 0;
-  found.add("permission", writable ? "may make locks here" : "may not write here",
-            good_if(writable, Level::bad), "change the rights of the directory");
+  const auto tried = try_a_lock(root_);
+  found.add("permission", tried ? "may make locks here" : printable(tried.error().message),
+            good_if(tried.has_value(), Level::bad), "nothing can be locked here");
   return found.extract();
 }
 

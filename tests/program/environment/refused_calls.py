@@ -64,6 +64,14 @@ class RefusedCalls(parts.Case):
     def test_redis(self):
         self.works_or_says(parts.Redis().url)
 
+    def test_doctor(self):
+        """It makes what the first lock makes, a FIFO, too."""
+        words = ["inspect", "--doctor", "-b", self.file]
+        self.assertIn("may make locks here", self.tell(*words, wanted=[0, 1]))
+        said = self.tell(*words, wanted=[1], **refuse(259, EPERM))  # mknodat
+        self.assertRegex(said, "BAD +permission +.*FIFO.*Operation not permitted")
+        self.assertEqual([], os.listdir(self.locks))
+
     def test_stopped(self):
         """dlock is stopped: the guard ends the job before the lease ends, and the next one is
         alone."""
