@@ -303,19 +303,3 @@ TEST_CASE("two permits that come at once have two slots") {
   CHECK(std::get<Granted>(*third).lease.slot == 2);
   CHECK(backends[0]->inspect(key("k")).value()->holders.size() == 3);
 }
-
-TEST_CASE("an enqueue whose reply was lost is found again, in its place") {
-  EtcdServer server{in_memory()};
-  Proxy proxy{port_of(server.host())};
-  const auto late = open_etcd(through(proxy), quick()), other = open_etcd(server.url(), quick(5s));
-  const Lease held = take(*other, request(key("k"), 30s));
-  auto w = late->enqueue(request(key("k"))).value();
-  proxy.lose_reply("/v3/kv/txn");
-  CHECK_FALSE(w->poll(0s));
-  REQUIRE(proxy.lost_one());
-  auto behind = other->enqueue(request(key("k"))).value();
-  CHECK_FALSE(granted(behind->poll(0s)));
-  CHECK(other->release(held).value() == Released::yes);
-  CHECK(granted(w->poll(5s)));
-  CHECK_FALSE(granted(behind->poll(0s)));
-}

@@ -51,12 +51,25 @@ inline const auto open_recipe = [](const std::string& url, const Settings& setti
                                    std::string_view recipe = "lease") {
   return open_mysql(url, settings, recipe);
 };
+inline std::string count_sessions(Database& db) {
+  return db.value("SELECT COUNT(*) FROM information_schema.processlist WHERE DB=DATABASE()");
+}
 // Whether a waiter sleeps in the server.
 inline bool one_sleeps(Database& db) {
   return db.value(
              "SELECT COUNT(*) FROM information_schema.processlist WHERE DB=DATABASE() AND "
              "STATE='User lock'") == "1";
 }
+// A prepared statement is held with its values alone.
+inline const char* release_of_k(int grants) { return grants < 2 ? "UPDATE dlock_lock" : "dlock:k"; }
+inline constexpr const char* release_statement = "UPDATE dlock_lock";
+inline constexpr LostGrant lost_grants[] = {
+    {"k", "UPDATE dlock_lock SET state=", false, 0},  // free: one statement
+    {"k", "UPDATE dlock_lock SET state=", true, 0},
+    {"k", "dlock1 k", false, 2},
+    {"k", "dlock1 k", true, 2},
+    {"new", "UPDATE dlock_lock l SET state=", false, 0},  // its one statement finds no row
+    {"q", "UPDATE dlock_lock l SET state=", true, 0}};
 inline Duration recorded_rest_of_k(Database& db) {
   return Duration{std::stoll(db.value(fmt::format(
       "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(SUBSTRING_INDEX(state,'\\nH ',-1),' ',8),' ',-1) - "

@@ -16,6 +16,18 @@ bool would_start(const Result<Progress>& p) {
   return g && Clock::now() < g->lease.deadline;
 }
 
+// The request of `late`, which the proxy holds back, reaches the server when `other` has the lock
+// already, and is no grant. Answers the lease of `other`.
+Lease granted_before(Proxy& proxy, Backend& late, Duration ttl, Backend& other) {
+  auto w = waiter(late, request(key("k"), ttl));
+  auto polled = std::async(std::launch::async, [&] { return w->poll(0us); });
+  REQUIRE(proxy.holds_one());
+  const Lease next = granted_within(*waiter(other, request(key("k"), 30s)), 10s);
+  proxy.let_go();
+  CHECK_FALSE(would_start(polled.get()));
+  return next;
+}
+
 void check_holds(Backend& b, const Lease& lease) {
   CHECK(kept(b.renew(lease, 30s)));
   CHECK(b.check(key("k"), lease.token).value() == Validity::valid);
@@ -52,6 +64,39 @@ TEST_CASE("for-update: the record of a dead session does not replace that of the
   }
 }
 
+TEST_CASE("insert: the record of an expired grant does not replace that of the next holder") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  release_or_fail(*open_mysql(db.url(), {}, "insert"),
+                  acquire_or_fail(*open_mysql(db.url(), {}, "insert"), request(key("warm"))));
+  const auto a = open_mysql(through(proxy, db), quick(5s), "insert"),
+             b = open_mysql(db.url(), calm(), "insert");
+  proxy.hold("INSERT INTO dlock_insert");
+  const Lease next = granted_before(proxy, *a, 500ms, *b);
+  const auto renewed = b->renew(next, 30s);
+  REQUIRE(kept(renewed));
+  CHECK(std::get<Kept>(*renewed).lease.token == next.token);
+  CHECK(b->check(key("k"), next.token).value() == Validity::valid);
+  CHECK(b->release(next).value() == Released::yes);
+}
+
+TEST_CASE(
+    "get-lock: lock and record are one statement of one session; statements sent before it died "
+    "change nothing") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const std::string prefix = "?prefix=" + db.name() + ":";
+  const auto b = open_mysql(db.url() + prefix, calm(), "get-lock");
+  release_or_fail(*b, acquire_or_fail(*b, request(key("k"))));
+  const auto a = open_mysql(through(proxy, db) + prefix, quick(5s), "get-lock");
+  const int grants = GENERATE(0, 1, 2);
+  warm_up(*a, grants);
+  // the prepared statement is held with the values alone: the name of the lock is among them
+  proxy.hold(grants < 2 ? "UPDATE dlock_named" : db.name() + ":k");
+  const Lease next = granted_before(proxy, *a, 30s, *b);
+  check_holds(*b, next);
+}
+
 TEST_CASE("insert: a forced release of a foreign row does not end the next holder's lock") {
   Database db{server()};
   Proxy proxy{server().port()};
@@ -71,6 +116,30 @@ TEST_CASE("insert: a forced release of a foreign row does not end the next holde
   db.sql("DELETE FROM method_lock WHERE method_name='k'");
   db.sql("INSERT INTO method_lock(method_name,method_desc) VALUES('k','by hand')");
   CHECK(a->force_release(key("k"), std::nullopt).value() == Released::yes);
+}
+
+TEST_CASE("lease: a wait that reaches the server late holds nobody up") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto other = open_mysql(db.url(), calm(), "lease");
+  warm_up(*other, 1);
+  const Lease first = acquire_or_fail(*other, request(key("k"), 30s));
+  {
+    const auto gone = open_mysql(through(proxy, db), quick(300ms), "lease");
+    auto w = waiter(*gone, request(key("k"), 30s));
+    REQUIRE(waits(*w));
+    proxy.hold(",GET_LOCK('db:");
+    for (int i = 0; i < 100 && !proxy.holds_one(0s); ++i) (void)w->poll(50ms);
+    REQUIRE(proxy.holds_one());
+  }
+  proxy.let_go();
+  release_or_fail(*other, first);
+  REQUIRE(proxy.answered());
+  const Deadline from = Clock::now();
+  const Lease next = granted_within(*waiter(*other, request(key("k"), 30s)), 10s);
+  CHECK(Clock::now() - from < 4s);
+  CHECK(next.token > first.token);
+  check_holds(*other, next);
 }
 
 TEST_CASE("lease: a grant that is refused leaves the row of its owner") {

@@ -51,6 +51,26 @@ TEST_CASE("a decision based on an old version is not written") {
   }
 }
 
+TEST_CASE("a request that arrives after its sender gave up gets no grant") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto a = open_mysql(through(proxy, db), quick(1500ms)), b = open_mysql(db.url(), calm());
+  warm_up(*b, 1);
+  const int grants = GENERATE(0, 2);
+  warm_up(*a, grants);
+  proxy.hold(grants < 2 ? "UPDATE dlock_lock" : "dlock1 k");  // prepared: only the values are sent
+  auto w = waiter(*a, request(key("k"), 30s));
+  CHECK_FALSE(w->poll(0us));
+  REQUIRE(proxy.holds_one());
+  release_or_fail(*a, granted_within(*w, 10s));  // over another session
+  const auto fence = b->inspect(key("k")).value()->fence;
+  proxy.let_go();
+  REQUIRE(proxy.answered());
+  const auto seen = b->inspect(key("k")).value();
+  CHECK(seen->holders.empty());
+  CHECK(seen->fence == fence);
+}
+
 TEST_CASE(
     "a lease shortened by another process ends at its new deadline, and the lock-delay is kept") {
   Database db{server()};
@@ -111,4 +131,18 @@ TEST_CASE("tokens rise where the newest one is ahead of the server's clock") {
     CHECK(next.token == first.token + 3600000000 + i);
     release_or_fail(*a, next);
   }
+}
+
+TEST_CASE("a lost reply to joining the queue makes no second place") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto holder = open_mysql(db.url()), a = open_mysql(through(proxy, db), calm());
+  const Lease held = acquire_or_fail(*holder, request(key("k"), 30s));
+  auto w = waiter(*a, request(key("k")));
+  proxy.lose_reply("INSERT INTO dlock_wait");
+  for (int i = 0; i < 5; ++i) (void)w->poll(20ms);
+  REQUIRE(proxy.lost_one());
+  CHECK(db.value("SELECT COUNT(*) FROM dlock_wait") == "1");
+  holder->release(held).value();
+  granted_within(*w, 10s);
 }

@@ -35,12 +35,21 @@ inline const auto open_recipe = [](const std::string& url, const Settings& setti
                                    std::string_view recipe = "lease") {
   return open_postgres(url, settings, recipe);
 };
+inline std::string count_sessions(PostgresDatabase& db) {
+  return db.value("SELECT count(*) FROM pg_stat_activity WHERE datname=current_database()");
+}
 // Whether a waiter sleeps in the server.
 inline bool one_sleeps(PostgresDatabase& db) {
   return db.value(
              "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE "
              "l.locktype='advisory' AND NOT l.granted AND a.datname=current_database()") == "1";
 }
+inline const char* release_of_k(int) { return "dlock_swap"; }
+inline constexpr const char* release_statement = "dlock_swap";
+inline constexpr LostGrant lost_grants[] = {{"k", "dlock_take", false, 1},
+                                            {"k", "dlock_take", true, 1},
+                                            {"new", "dlock_leave", false, 1},
+                                            {"q", "dlock_leave", true, 1}};
 inline Duration recorded_rest_of_k(PostgresDatabase& db) {
   return Duration{std::stoll(db.value(
       "SELECT split_part(substring(state from 'H .*'),' ',9)::bigint - "

@@ -88,6 +88,61 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a message sent for an earlier grant of the same owner affects only that grant") {
+  RedisServer server;
+  auto backend = open_redis(server.url() + "?restart_grace=0");
+  const Key k = key("again");
+  const Request r = request(k);
+  const Lease first = acquire_or_fail(*backend, r);
+  REQUIRE(backend->release(first) == Released::yes);
+  // dlock never reuses an owner; the messages carry the token as well
+  const Lease second = acquire_or_fail(*backend, r);
+  REQUIRE(second.token > first.token);
+  CHECK(backend->release(first) == Released::was_not_held);
+  CHECK(lost(backend->renew(first, 10s)));
+  CHECK(backend->note_start(first, {{}, Start{1, wall_micros() * 2}}) == Noted::not_held);
+  CHECK(backend->force_release(k, first.token) == Released::was_not_held);
+  CHECK(backend->check(k, second.token) == Validity::valid);
+  Lease by_handle = second;
+  by_handle.token = 0;  // a handle carries only the owner
+  CHECK(kept(backend->renew(by_handle, 10s)));
+  CHECK(backend->release(by_handle) == Released::yes);
+}
+
+TEST_CASE("a late request to stop asks no later holder, and leaves nothing behind") {
+  Proxied p;
+  auto holder = open_redis(p.direct()), other = open_redis(p.direct());
+  auto late = open_redis(p.url(), quick(1s));
+  const Key k = key("stop");
+  const Lease first = acquire_or_fail(*holder, request(k, 60s));
+  REQUIRE(late->revoke(k) == Released::yes);  // the script is known
+  release_or_fail(*holder, first);
+  const Lease second = acquire_or_fail(*holder, request(k, 60s));
+  p.proxy.hold(std::string{redis::scripts::revoke.sha});
+  // unanswered, so whether it was carried out is unknown
+  REQUIRE_FALSE(late->revoke(k));
+  REQUIRE(p.proxy.holds_one());
+  release_or_fail(*holder, second);
+  const Lease third = acquire_or_fail(*holder, request(k, 60s));
+  const auto scripts_run = [&] {
+    const std::string stats = p.server.command({"INFO", "commandstats"}).text;
+    const std::size_t at = stats.find("cmdstat_evalsha:");
+    return stats.substr(at, stats.find(',', at) - at);
+  };
+  const std::string before = scripts_run();
+  p.proxy.let_go();
+  for (int i = 0; i < 5000 && scripts_run() == before; ++i) ::usleep(2000);
+  REQUIRE(scripts_run() != before);
+  const auto renewed = holder->renew(third, 60s);
+  REQUIRE(kept(renewed));
+  CHECK_FALSE(std::get<Kept>(*renewed).revoked);
+  CHECK_FALSE((**other->inspect(k)).holders[0].revoked);
+  CHECK(p.server.command({"KEYS", "*"}).items.size() == 1);
+  CHECK(p.server.command({"HGET", p.server.command({"KEYS", "*"}).text_at(0), "revoke"})
+            .text.empty());
+  release_or_fail(*holder, third);
+}
+
 TEST_CASE(
     "the record outlives its longest need: a lease, a lock-delay, a note of --once-per 200d") {
   RedisServer server;
@@ -122,19 +177,4 @@ TEST_CASE(
   CHECK(days("long") >= 100);
   REQUIRE(kept(backend->renew(lease, 300 * day)));
   CHECK(days("long") >= 300);
-}
-
-TEST_CASE("the wake-up is lost") {
-  Proxied p;
-  auto holder = open_redis(p.direct());
-  const Key k = key("wake");
-  const Lease held = acquire_or_fail(*holder, request(k));
-  auto backend = open_redis(p.url(), quick());
-  auto waiter = *backend->enqueue(request(k));
-  p.proxy.lose_reply("BLPOP");
-  REQUIRE(waiter->poll(100ms));
-  CHECK(holder->release(held) == Released::yes);
-  const auto began = Clock::now();
-  granted_within(*waiter, 10s);
-  CHECK(Clock::now() - began < redis::patience_of(10s));
 }

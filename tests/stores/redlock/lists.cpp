@@ -207,3 +207,33 @@ TEST_CASE("a handle with another list of masters can be neither renewed nor chec
   CHECK(valid.error().code == Errc::usage);
   CHECK(kept(holder->renew(held, 300s)));
 }
+
+TEST_CASE("a late forced release removes nothing newer") {
+  RedlockMasters m{{.proxied = true}};
+  auto admin = open_redlock(m.proxied_url(), quick(2s, long_enough));
+  auto holder = open_redlock(m.proxied_url(), quick(2s, long_enough));
+  const Lease held = granted_within(*holder, request(key("k"), 300s));
+  REQUIRE(has_all_votes(m, *holder, held, "k", 300s));
+  // At every master, which then knows the script: what was not read in time stays.
+  REQUIRE(eventually([&] {
+    return admin->force_release(key("k"), std::nullopt) && votes_of(m, "k", held.owner) == 0;
+  }));
+  // It is read at every master, or else with another connection: a busy machine may leave one out.
+  const auto all_are_asked = [&] {
+    const Lease next = granted_within(*holder, request(key("k"), 300s));
+    REQUIRE(has_all_votes(m, *holder, next, "k", 300s));
+    for (auto& p : m.proxies) p->hold(std::string{redlock::scripts::force_release.sha});
+    bool all = !admin->force_release(key("k"), std::nullopt);  // no answer in time
+    for (auto& p : m.proxies) all &= p->holds_one(1s);
+    REQUIRE(holder->release(next));
+    for (auto& p : m.proxies)
+      if (!all) p->let_go();
+    return all;
+  };
+  int tries = 1;
+  while (!all_are_asked()) REQUIRE(++tries <= 10);
+  const Lease last = granted_within(*holder, request(key("k"), 300s));
+  REQUIRE(eventually([&] { return votes_of(m, "k", last.owner) >= 3; }));
+  for (auto& p : m.proxies) p->let_go();
+  for (int i = 0; i < 20; ++i) REQUIRE(kept(renewed_within(*holder, last, 300s)));
+}

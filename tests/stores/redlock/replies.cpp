@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attempts and their owners; other Redlock clients.
+// Requests that were carried out and whose replies were lost, in each phase; other Redlock clients.
 #include "redlock/record.hpp"
 #include "redlock/redlock_backend.hpp"
 #include "redlock_faults.hpp"
@@ -7,6 +7,83 @@
 
 using namespace dlock;
 using namespace dlock::test;
+
+namespace {
+
+// So that EVALSHA finds every script, and a lost reply belongs to the intended phase.
+void warm(RedlockMasters& m) {
+  auto b = open_redlock(m.url(), patient());
+  const Lease l = granted_within(*b, request(key("warm")));
+  REQUIRE(kept(b->renew(l, 10s)));
+  REQUIRE(b->inspect(key("warm")));
+  REQUIRE(b->release(l) == Released::yes);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "lost replies of phase 1, phase 2, a renewal and a release: no second holder, nothing left "
+    "locked") {
+  RedlockMasters m{{.proxied = true}};
+  warm(m);
+  struct Step {
+    const char* what;
+    const redis::Script& script;
+  };
+  for (const Step step :
+       {Step{"phase 1", redlock::scripts::acquire}, Step{"phase 2", redlock::scripts::confirm},
+        Step{"renewal", redlock::scripts::renew}, Step{"release", redlock::scripts::release}})
+    for (const bool quietly : {false, true})
+      for (const std::size_t losses : {2U, 3U, 5U}) {
+        CAPTURE(step.what, quietly, losses);
+        auto one = open_redlock(m.proxied_url(), quick(200ms, 300ms)),
+             two = open_redlock(m.proxied_url(), patient());
+        const Key k = key("k");
+        FencingToken newest = 0;
+        if (const auto seen = two->inspect(k).value()) newest = seen->fence;
+        std::optional<Lease> lease;
+        if (std::string_view{step.what} == "renewal" || std::string_view{step.what} == "release")
+          lease = granted_within(*one, request(k, 3s));
+        for (std::size_t i = 0; i < losses; ++i)
+          m.proxies[i]->lose_reply(std::string{step.script.sha}, quietly);
+        if (!lease) lease = granted_within(*one, request(k, 3s));
+        CHECK(lease->token > newest);
+        CHECK(Clock::now() < lease->deadline);
+        CHECK(kept(renewed_within(*one, *lease, 3s)));
+        CHECK(two->check(k, lease->token) == Validity::valid);
+        Result<Released> released = one->release(*lease);
+        for (int i = 0; i < 20 && !released; ++i) released = one->release(*lease);
+        CHECK(released == Released::yes);
+        // Nothing remains that blocks the next contender; leftovers end by their ttl.
+        const Lease next = granted_within(*two, request(k, 3s));
+        CHECK(next.token > lease->token);
+        CHECK(two->release(next) == Released::yes);
+        CHECK(eventually([&] {
+          std::size_t left = 0;
+          for (std::size_t i = 0; i < m.size(); ++i) left += !m.value(i, "k").empty();
+          return left == 0;
+        }));
+      }
+}
+
+TEST_CASE("an attempt that no majority answered leaves nothing behind") {
+  RedlockMasters m{{.proxied = true}};
+  warm(m);
+  auto one = open_redlock(m.proxied_url(), quick(1s, 300ms));
+  REQUIRE(one->inspect(key("k")));  // connected
+  for (std::size_t i = 0; i < 5; ++i) m.proxies[i]->stall(Proxy::to_client, true);
+  auto waiter = *one->enqueue(request(key("k"), 20s));
+  const auto p = waiter->poll(0s);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::timed_out);
+  // It was carried out everywhere, and so was the undo that followed on the same connections.
+  CHECK(eventually([&] {
+    std::size_t left = 0;
+    for (std::size_t i = 0; i < m.size(); ++i) left += !m.value(i, "k").empty();
+    return left == 0;
+  }));
+  CHECK(granted_within(*open_redlock(m.url(), patient()), request(key("k"))).token > 0);
+}
 
 TEST_CASE("each attempt has its own owner: late copies of an undo affect no later attempt") {
   RedlockMasters m;

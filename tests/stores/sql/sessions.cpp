@@ -3,7 +3,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <csignal>
-#include "faults.hpp"
+#include "stores/sql/scene.hpp"
 
 using namespace dlock;
 using namespace dlock::test;

@@ -52,4 +52,12 @@ inline bool readable(int fd, int ms) {
   return ::poll(&p, 1, ms) == 1;
 }
 
+// A grant whose reply is lost: of this key, in the reply to this statement, over a session of so
+// many grants.
+struct LostGrant {
+  const char *key, *statement;
+  bool quietly;
+  int grants;
+};
+
 }  // namespace dlock::test

@@ -28,6 +28,28 @@ struct Far {  // a chroot of the shared server, also behind a proxy
 
 }  // namespace
 
+TEST_CASE("a create whose reply is lost is found again, not repeated") {
+  for (const bool quietly : {false, true})
+    for (const char* recipe : all_recipes) {
+      CAPTURE(quietly, recipe);
+      Far far;
+      const auto backend = far.open(500ms, recipe);
+      RawZookeeper raw{shared_zookeeper().url()};
+      const bool native = std::string_view{recipe} == "sequential";
+      const std::string directory = far.chroot + (native ? "/dlock" : "");
+      raw.make_all(std::string_view{recipe} == "ephemeral" ? far.chroot : directory + "/k");
+      far.proxy.lose_reply("dlock1", quietly);
+      const Lease l = take(**backend->enqueue(ask()));
+      CHECK(far.proxy.lost_one());
+      if (std::string_view{recipe} != "ephemeral")
+        CHECK(raw.children(directory + "/k").size() == 1);
+      const auto other = open_zookeeper(far.direct(), {}, recipe);
+      CHECK(other->check(key(), l.token).value() == Validity::valid);
+      release_or_fail(*backend, l);
+      release_or_fail(*other, acquire_or_fail(*other, ask()));
+    }
+}
+
 TEST_CASE("nodes of another session that otherwise look like ours are waited for") {
   for (const char* recipe : all_recipes) {
     CAPTURE(recipe);
@@ -64,6 +86,33 @@ TEST_CASE("nodes of another session that otherwise look like ours are waited for
   }
 }
 
+TEST_CASE("a waiter that gives up after a lost reply leaves nothing") {
+  for (const char* recipe : {"sequential", "ephemeral"}) {
+    CAPTURE(recipe);
+    Far far;
+    const auto backend = far.open(300ms, recipe);
+    release_or_fail(*backend, acquire_or_fail(*backend, ask()));
+    auto w = backend->enqueue(ask()).value();
+    far.proxy.stall(Proxy::to_client, true);
+    const auto p = w->poll(0s);
+    REQUIRE_FALSE(p.has_value());
+    CHECK(p.error().code == Errc::timed_out);
+    CHECK_FALSE(w->cancel().has_value());  // still unknown
+    const auto other = open_zookeeper(far.direct(), {}, recipe);
+    // the node exists
+    CHECK(std::holds_alternative<Waiting>((*other->enqueue(ask()))->poll(20ms).value()));
+    far.proxy.stall(Proxy::to_client, false);
+    Result<void> left = fail(Errc::internal, "");
+    for (const Deadline end = Clock::now() + 8s; !left && Clock::now() < end;) left = w->cancel();
+    CHECK(left.has_value());
+    const auto third = open_zookeeper(far.direct(), {}, recipe);
+    if (std::string_view{recipe} == "ephemeral")
+      CHECK_FALSE(third->inspect(key()).value().has_value());
+    // `other`, which was granted after all
+    else CHECK(third->inspect(key()).value()->holders.size() == 1);
+  }
+}
+
 TEST_CASE("ephemeral: a waiter whose watch got no answer notices the release all the same") {
   Far far;
   const auto holder = open_zookeeper(far.direct(), {}, "ephemeral");
@@ -81,6 +130,37 @@ TEST_CASE("ephemeral: a waiter whose watch got no answer notices the release all
   REQUIRE(waiting);
   release_or_fail(*holder, held);
   release_or_fail(*waiter, take(*w));
+}
+
+TEST_CASE("a release whose reply is lost counts as released") {
+  Far far;
+  const auto backend = far.open(2s);
+  const Lease l = acquire_or_fail(*backend, ask());
+  far.proxy.lose_reply("__WRIT__");
+  CHECK(backend->release(l).value() == Released::yes);
+  CHECK(far.proxy.lost_one());
+  const auto other = open_zookeeper(far.direct());
+  release_or_fail(*other, acquire_or_fail(*other, ask()));
+}
+
+TEST_CASE("a lock released without a reply is gone before the same client takes it anew") {
+  for (const char* recipe : all_recipes) {
+    CAPTURE(recipe);
+    Far far;
+    const auto backend = far.open(400ms, recipe);
+    const Lease l = acquire_or_fail(*backend, ask());
+    far.proxy.stall(Proxy::to_server, true);
+    CHECK_FALSE(backend->release(l).has_value());
+    far.proxy.stall(Proxy::to_server, false);
+    const Lease next = take(**backend->enqueue(ask()));
+    CHECK(next.token > l.token);
+    CHECK(next.owner != l.owner);
+    CHECK(lost(backend->renew(l, 10s)));
+    const auto other = open_zookeeper(far.direct(), {}, recipe);
+    CHECK(other->check(key(), l.token).value() == Validity::stale);
+    CHECK(other->check(key(), next.token).value() == Validity::valid);
+    release_or_fail(*backend, next);
+  }
 }
 
 TEST_CASE("an owner released without a reply is never used again") {
@@ -156,6 +236,29 @@ TEST_CASE(
   far.proxy.delay(Proxy::to_client, 0s);
 }
 
+TEST_CASE("a frozen server: all outcomes are unknown") {
+  ZookeeperServer server{{.durable = false}};
+  Settings s;
+  s.op_timeout = 300ms;
+  s.connect_timeout = 500ms;
+  const auto backend = open_zookeeper(server.url(), s), other = open_zookeeper(server.url(), s);
+  const Lease l = acquire_or_fail(*backend, ask());
+  const auto w = other->enqueue(ask()).value();
+  CHECK(waits(*w));
+  server.freeze();
+  const Deadline began = Clock::now();
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(backend->renew(l, 10s).has_value());
+  CHECK(Clock::now() < began + 6s);
+  const auto p = w->poll(100ms);
+  CHECK((!p || std::holds_alternative<Waiting>(*p)));
+  CHECK_FALSE(backend->check(key(), l.token).has_value());
+  server.thaw();
+  const Lease same = std::get<Kept>(renewed(*backend, l)).lease;
+  CHECK(same.token == l.token);
+  release_or_fail(*backend, same);
+  CHECK(take(*w).token > l.token);
+}
+
 TEST_CASE(
     "a session that ends while its client waits: it queues again, and only its place shows it") {
   Far far;
@@ -198,4 +301,43 @@ TEST_CASE("a session closed from outside while it holds: lost at the next renewa
   REQUIRE(answer.has_value());
   CHECK(std::holds_alternative<Lost>(*answer));
   CHECK(backend->release(l).value() == Released::was_not_held);
+}
+
+// The name of the node recurs, so the request finds that of the next holder.
+TEST_CASE("ephemeral: a late request to stop asks no later holder, which stays what it is") {
+  Far far;
+  const auto holder = open_zookeeper(far.direct(), {}, "ephemeral"),
+             admin = open_zookeeper(far.direct(), {}, "ephemeral");
+  const auto late = far.open(500ms, "ephemeral");
+  RawZookeeper raw{shared_zookeeper().url()};
+  const Lease first = acquire_or_fail(*holder, ask());
+  far.proxy.hold(std::string{zookeeper::revoke_mark});
+  // unanswered, so whether it was carried out is unknown
+  REQUIRE_FALSE(late->revoke(key()));
+  REQUIRE(far.proxy.holds_one());
+  release_or_fail(*holder, first);
+  const Lease second = acquire_or_fail(*holder, ask());
+  REQUIRE(second.token > first.token);
+  far.proxy.let_go();
+  const auto arrived = [&] {
+    return raw.get(far.chroot + "/k").text.starts_with(zookeeper::revoke_mark);
+  };
+  for (const Deadline end = Clock::now() + 30s; !arrived() && Clock::now() < end;) ::usleep(2000);
+  REQUIRE(arrived());
+  for (int i = 0; i < 2; ++i) {
+    const auto renewed = holder->renew(second, 10s).value();
+    REQUIRE(std::holds_alternative<Kept>(renewed));
+    CHECK_FALSE(std::get<Kept>(renewed).revoked);
+  }
+  const auto seen = admin->inspect(key()).value().value();
+  REQUIRE(seen.holders.size() == 1);
+  CHECK_FALSE(seen.holders[0].revoked);
+  CHECK(seen.holders[0].token == second.token);
+  CHECK(seen.holders[0].id != first.owner.hex().substr(0, 8));
+  CHECK(list(*admin).value().at(0).holders.at(0).id != first.owner.hex().substr(0, 8));
+  CHECK(admin->check(key(), first.owner).value() == Validity::stale);
+  CHECK(admin->check(key(), second.token).value() == Validity::valid);
+  CHECK(admin->revoke(key()).value() == Released::yes);  // one that is meant for it
+  CHECK(std::get<Kept>(holder->renew(second, 10s).value()).revoked);
+  release_or_fail(*holder, second);
 }

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request is carried out and its reply is lost: nothing is granted twice, nothing is left behind.
+#include "faults.hpp"
+#include "redis_scripts/named_scripts.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+TEST_CASE("the reply to acquire is lost") {
+  using namespace redis::scripts;
+  struct Row {
+    const char* recipe;
+    std::string_view command;
+  };
+  for (const Row& row :
+       {Row{"fair", acquire.sha}, Row{"set", named_set_acquire.sha}, Row{"setnx-expire", "SETNX"},
+        Row{"setnx-expire", named_grant.sha}, Row{"getset", named_getset_acquire.sha}})
+    for (const bool quietly : {false, true}) {
+      CAPTURE(row.recipe, row.command, quietly);
+      Proxied p;
+      auto backend = open_redis(p.url(), quick(), row.recipe);
+      auto watcher = open_redis(p.direct(), {}, row.recipe);
+      const Key k = key("acquire");
+      // the script is known, the connection warm
+      release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
+      const Request r = request(k, 10s);
+      auto waiter = *backend->enqueue(r);
+      const Deadline before = Clock::now();
+      p.proxy.lose_reply(std::string{row.command}, quietly);
+      auto first = waiter->poll(0s);
+      REQUIRE(p.proxy.lost_one());
+      const auto in_force = (**watcher->inspect(k)).holders;
+      REQUIRE(in_force.size() == 1);
+      if (!first) {  // unknown: a repeated request by the same owner tells
+        CHECK(first.error().code == Errc::timed_out);
+        first = waiter->poll(0s);
+      }
+      REQUIRE((first && std::holds_alternative<Granted>(*first)));
+      const Lease lease = std::get<Granted>(*first).lease;
+      CHECK(watcher->check(k, lease.token) == Validity::valid);
+      CHECK(holders_of(*watcher, k) == 1);
+      if (row.command == acquire.sha) {
+        CHECK(lease.token == in_force[0].token);  // the grant whose reply was lost
+        // The deadline counts from the renewal that proved it, never from the arrival of the reply.
+        CHECK(lease.deadline <= lease_end(Clock::now(), r.ttl));
+        CHECK(lease.deadline > lease_end(before, r.ttl));
+        CHECK(*(**watcher->inspect(k)).holders[0].remaining >= lease.deadline - Clock::now());
+      }
+      CHECK(backend->release(lease) == Released::yes);
+      CHECK(holders_of(*watcher, k) == 0);
+      CHECK(waiters_of(*watcher, k) == 0);
+    }
+}
+
+TEST_CASE("the reply to acquire is lost and the caller gives up") {
+  Proxied p;
+  auto backend = open_redis(p.url(), quick());
+  auto watcher = open_redis(p.direct());
+  const Key k = key("given-up");
+  release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
+  auto waiter = *backend->enqueue(request(k));
+  p.proxy.lose_reply(std::string{redis::scripts::acquire.sha}, true);
+  const auto first = waiter->poll(0s);
+  REQUIRE_FALSE(first);
+  CHECK(holders_of(*watcher, k) == 1);  // granted, though its owner does not know
+  REQUIRE(waiter->cancel());
+  CHECK(holders_of(*watcher, k) == 0);
+  REQUIRE(waiter->cancel());  // repeating it is harmless
+}
+
+TEST_CASE("the reply to a place in the queue is lost") {
+  Proxied p;
+  auto holder = open_redis(p.direct());
+  const Key k = key("queued");
+  const Lease held = acquire_or_fail(*holder, request(k));
+  auto backend = open_redis(p.url(), quick());
+  auto waiter = *backend->enqueue(request(k));
+  p.proxy.lose_reply(std::string{redis::scripts::acquire.sha}, true);
+  CHECK_FALSE(waiter->poll(0s));
+  const auto again = waiter->poll(0s);
+  REQUIRE((again && std::holds_alternative<Waiting>(*again)));
+  CHECK(std::get<Waiting>(*again).ahead == 0);
+  CHECK(waiters_of(*holder, k) == 1);
+  CHECK(holder->release(held) == Released::yes);
+  CHECK(granted_within(*waiter, 5s).token > held.token);
+}
+
+TEST_CASE("the wake-up is lost") {
+  Proxied p;
+  auto holder = open_redis(p.direct());
+  const Key k = key("wake");
+  const Lease held = acquire_or_fail(*holder, request(k));
+  auto backend = open_redis(p.url(), quick());
+  auto waiter = *backend->enqueue(request(k));
+  p.proxy.lose_reply("BLPOP");
+  REQUIRE(waiter->poll(100ms));
+  CHECK(holder->release(held) == Released::yes);
+  const auto began = Clock::now();
+  granted_within(*waiter, 10s);
+  CHECK(Clock::now() - began < redis::patience_of(10s));
+}
+
+TEST_CASE("the reply to renew is lost") {
+  for (const bool quietly : {false, true}) {
+    CAPTURE(quietly);
+    Proxied p;
+    auto backend = open_redis(p.url(), quick());
+    const Key k = key("renew");
+    const Lease lease = acquire_or_fail(*backend, request(k, 60s));
+    REQUIRE(kept(backend->renew(lease, 60s)));
+    CHECK(ends_within(800ms, [&] {
+      p.proxy.lose_reply(std::string{redis::scripts::renew.sha}, quietly);
+      const auto answer = backend->renew(lease, 60s);
+      if (quietly) {  // unknown: an error, which moves no deadline
+        REQUIRE_FALSE(answer);
+        CHECK(answer.error().code == Errc::timed_out);
+      } else {  // tried again within op_timeout
+        REQUIRE(kept(answer));
+      }
+      REQUIRE(kept(backend->renew(lease, 60s)));
+    }));
+    CHECK(backend->release(lease) == Released::yes);
+  }
+}
+
+TEST_CASE("the reply to release is lost") {
+  for (const bool quietly : {false, true}) {
+    CAPTURE(quietly);
+    Proxied p;
+    auto backend = open_redis(p.url(), quick());
+    auto other = open_redis(p.direct());
+    const Key k = key("release");
+    release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
+    const Lease lease = acquire_or_fail(*backend, request(k));
+    p.proxy.lose_reply(std::string{redis::scripts::release.sha}, quietly);
+    auto answer = backend->release(lease);
+    if (quietly) {
+      REQUIRE_FALSE(answer);
+      CHECK(answer.error().code == Errc::timed_out);
+      answer = backend->release(lease);
+    }
+    CHECK(answer == Released::yes);  // our request removed it
+    const Lease next = acquire_or_fail(*other, request(k));
+    CHECK(backend->release(lease) == Released::was_not_held);  // it has been answered
+    CHECK(other->check(k, next.token) == Validity::valid);     // repeating it harms no other
+  }
+}
