@@ -110,7 +110,7 @@ class TlsServer:
     def __init__(self, test, certificate, key):
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(certificate, key)
-        self.context.maximum_version = ssl.TLSVersion.TLSv1_2  # both sides notice the end
+        self.context.maximum_version = ssl.TLSVersion.TLSv1_2  # in which it sees a refusal
         self.context.sni_callback = self.named
         self.seen = []
         self.listener = socket.create_server(("localhost", 0))
@@ -242,7 +242,7 @@ class Credentials(harness.Case):
         name is not in the URL, which is said when nobody answers there."""
         write("sentinels", "theirs\n")
         nobody = "127.0.0.1:1"
-        named = f"cannot connect to {nobody}: Connection refused (the sentinels named it"
+        named = f"cannot connect to {nobody}: Connection refused (the sentinels named this address"
         own, user = Sentinel(self, ["theirs"], nobody), Sentinel(self, ["u", "theirs"], nobody)
         same, none = Sentinel(self, ["canary"], nobody), Sentinel(self, [], nobody)
         for sentinel, items, env in (

@@ -107,7 +107,8 @@ class ClusterLocator final : public Locator {
   std::string origin(const Endpoint& at) const override {
     const auto& given = shared_.options.servers;
     if (std::find(given.begin(), given.end(), at) != given.end()) return "";
-    return "other nodes named it; one behind NAT or in a container has cluster-announce-ip";
+    return "other nodes named this address; a server behind NAT or in a container needs "
+           "cluster-announce-ip";
   }
 
  private:

@@ -69,7 +69,8 @@ class SentinelLocator final : public Locator {
   }
   void examine(Wait, std::vector<Finding>&) override;
   std::string origin(const Endpoint&) const override {
-    return "the sentinels named it; one behind NAT or in a container has replica-announce-ip";
+    return "the sentinels named this address; a server behind NAT or in a container needs "
+           "replica-announce-ip";
   }
 
  private:
