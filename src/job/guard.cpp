@@ -120,11 +120,11 @@ bool Guard::has_left_members() const {
 // to end, the death of dlock, a deadline) has been seen, and would have set end_requested(). This
 // also means that the backstop did not end the program: it acts 100 ms after such an event.
 //
-// 1. The program ends.  2. dlock dies, an order to end comes or a deadline passes before the guard's
-//    next turn: the whole tree is ended, as if the program lived.
+// 1. The program ends.  2. dlock dies, an order to end comes or a deadline passes before the next
+//    turn of the guard: the whole tree is ended, as if the program lived.
 //
 // 1. The guard decides here.  2. dlock dies or a deadline passes: the members live on. The lock is
-//    free when the guard exits, or when its lease ends. A signal that dlock forwards reaches nobody.
+//    free when the guard exits, or when its lease ends. A forwarded signal reaches nobody.
 //
 // 1. The guard decides here, and may move members out.  2. The guard is killed before its last
 //    message. dlock adopts the members, kills them and then gives the lock back: status 125.

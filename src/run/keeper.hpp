@@ -39,8 +39,8 @@ class Keeper {
   int fd() const noexcept { return wake_supervisor_.get(); }  // readable: events() has news
   std::vector<KeeperEvent> events();
 
-  // For people who inspect the lock. The next renewal carries it; where the store is this machine it
-  // is written at once.
+  // For people who inspect the lock. The next renewal carries it; where the store is this machine
+  // it is written at once.
   void note_end(const ProgramEnded&);
 
   // leave_queue, queue_again, release or detach, which is answered by one event. Starts the thread,

@@ -192,7 +192,9 @@ class Released(harness.Case):
                 os.unlink("said")
 
     def test_nothing_left(self):
-        """It is as always."""
+        """It is as always. --explain says what is given up."""
+        self.assertLine("descendants +left alone when the command has ended, without the lock.*",
+                        self.key("--descendants", "release", "--explain", "--", "true"))
         run = self.start_key("--descendants", "release", "--", "sh", "-c", "exit 5")
         run.end(5)
         self.assertEqual("acquired job_dead released exit", run.told())

@@ -46,14 +46,18 @@ bool LeaseBackend::speak_again(KeyStore& key, AttachedHold& held) {
 
 Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& held) {
   held.life.drain();  // first: later messages are read at the next call
+  const Renewal kept = Kept{lease_of(lease, held.record, no_deadline, true)};
   KeyStore& key = store(lease.key);
   TRY(record, key.file().peek(StateFile::Depth::holders));
   const auto mine = [&](const LockState::Holder& h) {
     return h.owner == lease.owner && h.deadline == never;
   };
   if (record && std::any_of(record->state.holders.begin(), record->state.holders.end(), mine) &&
-      held.life.is_at(key.place()) && lease.ended.empty())
-    return kept_attached(lease, key, held);
+      held.life.is_at(key.place())) {
+    TRY(revoked, is_revoked(key, held.record.token));
+    held.revoked = revoked;
+    return Kept{lease_of(lease, held.record, no_deadline, true), revoked};
+  }
 
   TRY(begun, begin(key, Make::state));
   if (begun == KeyStore::Begun::absent)
@@ -61,22 +65,24 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
   const Change change(key);
   if (!held.life.is_at(key.place()))
     return Lost{fmt::format("its FIFO was deleted from {}", printable(key.file().dir_path()))};
-  held.record.meta = with_end(held.record.meta, lease.ended);
-  const bool is_there = key.state().holder(lease.owner, key.now());
-  if (is_there && lease.ended.empty()) return kept_attached(lease, key, held);
-  key.state().note_end(lease.owner, lease.ended);
-  if (!is_there && !speak_again(key, held))
+  if (key.state().holder(lease.owner, key.now())) return kept;
+  if (!speak_again(key, held))
     return Lost{
         "its record was removed (release --force, or an older copy of the state was restored)"};
   TRY(done, key.finish());
   if (!done) return keep_attached(lease, held);  // the state file was deleted meanwhile
-  return kept_attached(lease, key, held);
+  return kept;
 }
 
-Result<Renewal> LeaseBackend::kept_attached(const Lease& lease, KeyStore& key, AttachedHold& held) {
-  TRY(revoked, is_revoked(key, held.record.token));
-  held.revoked = revoked;
-  return Kept{lease_of(lease, held.record, no_deadline, true), revoked};
+// For people alone: if the state cannot be written now, the lock is ours all the same.
+void LeaseBackend::note_end(const Lease& lease, AttachedHold& held) {
+  held.record.meta = with_end(held.record.meta, lease.ended);
+  KeyStore& key = store(lease.key);
+  const auto begun = begin(key, Make::nothing);
+  if (!begun || *begun != KeyStore::Begun::locked) return;
+  const Change change(key);
+  key.state().note_end(lease.owner, lease.ended);
+  (void)key.finish();
 }
 
 Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
@@ -102,8 +108,11 @@ Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
 }
 
 Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
-  if (AttachedHold* h = held(lease.key, lease.owner)) return keep_attached(lease, *h);
-  return keep_lease(lease, ttl);
+  AttachedHold* h = held(lease.key, lease.owner);
+  if (!h) return keep_lease(lease, ttl);
+  auto answer = keep_attached(lease, *h);
+  if (!lease.ended.empty() && answer && std::holds_alternative<Kept>(*answer)) note_end(lease, *h);
+  return answer;
 }
 
 Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd> end) {

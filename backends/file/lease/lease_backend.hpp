@@ -61,7 +61,7 @@ class LeaseBackend final : public Backend {
   Result<KeyStore::Begun> begin(KeyStore&, Make, int interrupt_fd = -1,
                                 Duration patience = Duration::max());
   Result<Renewal> keep_attached(const Lease&, AttachedHold&);
-  Result<Renewal> kept_attached(const Lease&, KeyStore&, AttachedHold&);
+  void note_end(const Lease&, AttachedHold&);
   Result<Renewal> keep_lease(const Lease&, Duration ttl);
   bool speak_again(KeyStore&, AttachedHold&);
   static void note_run(KeyStore&, const LockState::Holder&, std::optional<RunEnd>);
