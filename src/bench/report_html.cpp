@@ -20,14 +20,14 @@ body{font:15px/1.5 system-ui,sans-serif;background:var(--bg);color:var(--fg);mar
 h1{font-size:1.3rem}h2{font-size:1.1rem;margin-top:2.2rem}h3{font-size:.95rem;margin:.5rem 0 .3rem;font-weight:600}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;white-space:nowrap}
 th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line)}th:first-child,td:first-child{text-align:left}
-.groups th{border:0;padding-bottom:0}.groups th[colspan]{text-align:center;color:var(--dim)}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem 2rem}
+.groups th{border:0;padding-bottom:0;color:var(--dim)}.groups th[colspan]{text-align:center}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem 2rem;margin-top:1rem}
 .bars{display:grid;grid-template-columns:auto 1fr auto;gap:.4rem .7rem;align-items:center;font-variant-numeric:tabular-nums}
 .bars i{display:block;height:1rem;min-width:2px;border-radius:2px}.bars b{font-weight:400;text-align:right}
 svg{width:100%;height:auto;display:block}svg text{fill:var(--dim);font:12px system-ui,sans-serif}
 .grid{stroke:var(--line)}.curve{fill:none;stroke-width:2}.faint{stroke-dasharray:3 3;stroke-width:1.2}
 .verdict{border-left:.4rem solid;padding:.3rem .8rem;margin:.4rem 0;font-weight:600}.pass{color:var(--good)}.fail{color:var(--bad)}
-dl{display:grid;grid-template-columns:auto 1fr;gap:.1rem 1rem;margin:1rem 0;color:var(--dim)}dd{margin:0}
+dl{display:grid;grid-template-columns:auto minmax(0,1fr);gap:.1rem 1rem;margin:1rem 0;color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
 )css";
 
 std::string escaped(std::string_view text) {

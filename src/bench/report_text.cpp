@@ -49,6 +49,7 @@ constexpr Column columns[] = {
        return h.count() ? short_time(h.min()) : "-";
      }},
     {crash, "next grant", "max", time_of<Latency::takeover, 100'000>},
+    {contention, "", "overlaps", [](const Figures& f) { return count(f.overlaps); }},
     {alone | contention, "", "grants/s", rate},
     {renewing, "", "renewals/s", rate},
     {renewing, "renew", "p50", time_of<Latency::renew, 50'000>},
@@ -67,7 +68,6 @@ constexpr Column columns[] = {
     {contention, "", "fair", [](const Figures& f) { return fmt::format("{:.2f}", f.fairness()); }},
     {everywhere & ~crash, "", "cmds",
      [](const Figures& f) { return fmt::format("{:.2f}", f.commands_per_grant()); }},
-    {contention, "", "overlaps", [](const Figures& f) { return count(f.overlaps); }},
 };
 
 std::string why_no_samples(const Figures& f) {

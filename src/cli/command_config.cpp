@@ -55,7 +55,7 @@ Verbs readers(std::string_view name) {
 }
 
 // "run, acquire and fence", "all commands but fence"
-std::string commands_of(Verbs wanted) {
+std::string names_of(Verbs wanted) {
   std::vector<std::string_view> in, out;
   for (const VerbInfo& v : verbs())
     if (v.verb != Verb::config) ((wanted & bit(v.verb)) != 0 ? in : out).push_back(v.name);
@@ -95,8 +95,7 @@ std::string config_text(const Options& o) {
     return std::popcount(a.first) > std::popcount(b.first);
   });
   for (const auto& [of, lines] : groups)
-    text +=
-        fmt::format("{}# not set, of {}:\n{}", text.empty() ? "" : "\n", commands_of(of), lines);
+    text += fmt::format("{}# not set, of {}:\n{}", text.empty() ? "" : "\n", names_of(of), lines);
   return text;
 }
 

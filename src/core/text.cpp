@@ -27,15 +27,6 @@ bool speaks_to_terminal(char32_t c) noexcept {
          (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-// `end`, or where the character begins that it is inside of.
-std::size_t between_characters(std::string_view bytes, std::size_t end) noexcept {
-  std::size_t begin = end;
-  while (begin > 0 && end - begin < 3 && begin < bytes.size() &&
-         (static_cast<unsigned char>(bytes[begin]) & 0xc0U) == 0x80)
-    --begin;
-  return begin;
-}
-
 }  // namespace
 
 std::string_view first_sentence(std::string_view text) noexcept {
@@ -103,17 +94,12 @@ std::string printable(std::string_view bytes) {
 
 std::string quoted(std::string_view bytes, std::size_t longest) {
   if (bytes.size() <= longest) return fmt::format("'{}'", printable(bytes));
-  return fmt::format("'{}'...", printable(bytes.substr(0, between_characters(bytes, longest))));
-}
-
-std::string shortened(std::string_view text, std::size_t longest) {
-  constexpr std::string_view more = "...";
-  if (text.size() <= longest) return std::string(text);
-  if (longest < more.size()) return std::string(longest, '.');
-  std::size_t end = between_characters(text, longest - more.size());
-  if (const std::size_t space = text.rfind(' ', end); space != text.npos && space > 0) end = space;
-  while (end > 0 && std::string_view(" ,;:(").find(text[end - 1]) != text.npos) --end;
-  return fmt::format("{}{}", text.substr(0, end), more);
+  const auto continues = [&](std::size_t i) {
+    return (static_cast<unsigned char>(bytes[i]) & 0xc0U) == 0x80;
+  };
+  std::size_t end = longest;
+  while (end > 0 && longest - end < 3 && continues(end)) --end;  // not inside a character
+  return fmt::format("'{}'...", printable(bytes.substr(0, end)));
 }
 
 }  // namespace dlock

@@ -72,8 +72,4 @@ std::string printable(std::string_view bytes);
 // is truncated and ends in "...".
 std::string quoted(std::string_view bytes, std::size_t longest = 60);
 
-// In at most `longest` bytes, which is never fewer columns: of a longer text the first words and
-// "...". Only a first word that is too long is cut, between two characters.
-std::string shortened(std::string_view text, std::size_t longest);
-
 }  // namespace dlock

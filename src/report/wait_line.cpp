@@ -4,7 +4,6 @@
 #include <unistd.h>
 #include <iterator>
 #include <utility>
-#include "core/text.hpp"
 #include "util/terminal.hpp"
 
 namespace dlock::run {
@@ -19,6 +18,18 @@ std::string waiting(const std::string& until, const std::string& position) {
 }
 
 }  // namespace
+
+std::string shortened(std::string_view text, std::size_t longest) {
+  constexpr std::string_view more = "...";
+  if (text.size() <= longest) return std::string(text);
+  if (longest < more.size()) return std::string(longest, '.');
+  std::size_t end = longest - more.size();
+  const std::size_t space = text.rfind(' ', end);
+  if (space != text.npos && space > 0) end = space;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) --end;
+  while (end > 0 && std::string_view(" ,;:(").find(text[end - 1]) != text.npos) --end;
+  return fmt::format("{}{}", text.substr(0, end), more);
+}
 
 std::string WaitText::whole() const { return why + waiting(until, position); }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <string_view>
 #include "core/clock.hpp"
 
 namespace dlock::run {
@@ -21,6 +22,10 @@ struct WaitText {
   // what the user knows by himself, then the position, then the last words of WHY.
   std::string fitted(std::size_t width) const;
 };
+
+// In at most `longest` bytes, which is never fewer columns: of a longer text the first words and
+// "...". Only a first word that is too long is cut, between two characters.
+std::string shortened(std::string_view text, std::size_t longest);
 
 class WaitLine {
  public:

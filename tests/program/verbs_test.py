@@ -271,7 +271,8 @@ class Revoke(Case):
     def test_long_wait(self):
         """It says who still holds the lock, once, as run does; nothing with -q."""
         held = self.hold_by_stubborn_job("k", "-k", "1h")
-        waits = self.start(*self.revoke("1h")).says("; waiting up to 1h\n")
+        waits = self.start(*self.revoke("1h"))
+        waits.says("; waiting up to 1h\n")
         self.assertRegex(waits.err, rf"\Adlock: k: asked .*\ndlock: {HOST}:{held.pid} \(.*\) was "
                          r"asked to stop, and still holds k after [0-9.]+m?s; waiting up to 1h\n\Z")
         quiet = self.dlock(*self.revoke("2s"), "-q", wanted=75)

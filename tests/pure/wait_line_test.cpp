@@ -2,7 +2,6 @@
 #include "report/wait_line.hpp"
 #include <catch2/catch.hpp>
 #include <vector>
-#include "core/text.hpp"
 
 using namespace dlock;
 using namespace dlock::run;
