@@ -40,24 +40,12 @@ class StoreAt final : public Store {
   std::unique_ptr<Backend> open(const Settings& s) override {
     return test::open_backend(factory_, url_, s, traits_.recipe);
   }
-  std::list<test::Proxy>& proxies() override {
-    constexpr std::string_view here = "127.0.0.1:";
-    if (!proxies_.empty()) return proxies_;
-    for (std::size_t at = 0; (at = url_.find(here, at)) != url_.npos;) {
-      at += here.size();
-      const auto end = std::min(url_.find_first_not_of("0123456789", at), url_.size());
-      proxies_.emplace_back(static_cast<std::uint16_t>(std::stoi(url_.substr(at, end - at))));
-      url_.replace(at, end - at, std::to_string(proxies_.back().port()));
-    }
-    return proxies_;
-  }
 
  private:
-  std::string url_;
+  const std::string url_;
   const BackendFactory& factory_;
   const Traits& traits_;
   const std::shared_ptr<const void> lives_as_long_;
-  std::list<test::Proxy> proxies_;
 };
 
 }  // namespace

@@ -19,10 +19,8 @@ class ShortSlots final : public Store {
     tuning.queue = {.waiters = 1, .gone = 1, .free = 0};
     return file::open_lease(dir_.path(), s, tuning);
   }
-  std::list<test::Proxy>& proxies() override { return none_; }
 
  private:
-  std::list<test::Proxy> none_;
   test::TempDir dir_;
 };
 

@@ -33,7 +33,6 @@ const bool mysql_added = [] {
       s.owner_across_backends = false;
       s.shortest_ttl = std::chrono::seconds{1};  // wait_timeout has whole seconds
     }
-    if (traits.recipe == "insert") s.late_takes = s.late_renewal_counts = true;
     if (suffix.empty() && traits.recipe == "lease")
       s.costs = {.free = 2, .queued = 5.5, .wakes = 1.1};
     if (traits.recipe == "get-lock") s.costs.free = 2;

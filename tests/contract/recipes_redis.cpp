@@ -19,8 +19,6 @@ const bool redis_added = [] {
                if (traits.recipe == "getset") items += "&unit=ms";
                return store_at(server->url() + items, redis::factory, traits, server);
              },
-         .late_takes = true,
-         .late_renewal_counts = true,
          // queued: three commands take a place and the lock, one gives it back
          .costs = traits.native ? Costs{.free = 2, .queued = 4.05, .wakes = 1.1} : Costs{}});
   return true;

@@ -19,8 +19,6 @@ const bool redlock_added = [] {
        .owner_across_backends = false,
        // a master has a twentieth of the ttl to answer, and 200 ms at most
        .shortest_ttl = std::chrono::seconds{4},
-       .late_takes = true,
-       .late_renewal_counts = true,
        .tries_go_unanswered = true,
        .costs = {.free = 15}});  // two to acquire and one to release, at each of five
   return true;

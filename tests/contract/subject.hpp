@@ -4,12 +4,10 @@
 // skip is reported (exit status 77, which ctest shows).
 #pragma once
 #include <functional>
-#include <list>
 #include <memory>
 #include <string>
 #include <vector>
 #include "store/factory.hpp"
-#include "support/proxy.hpp"
 
 namespace dlock::contract {
 
@@ -18,8 +16,6 @@ class Store {
  public:
   virtual ~Store() = default;
   virtual std::unique_ptr<Backend> open(const Settings&) = 0;  // throws when it cannot
-  // From now on open() goes through these, one for each server; none: it has no servers.
-  virtual std::list<test::Proxy>& proxies() = 0;
 };
 
 // What a recipe may cost its store (costs.cpp); 0: nobody promises anything.
@@ -48,10 +44,6 @@ struct Subject {
   bool real_time = false;
   // of a lease that ends in real time
   Duration shortest_ttl{400'000};
-  // an acquisition that reaches the store when its sender is gone blocks the key for its ttl
-  bool late_takes = false;
-  // a renewal that arrives late ends the lease its ttl later, also if that is earlier than before
-  bool late_renewal_counts = false;
   // a try on a busy machine may end without an answer; a poll is then repeated
   bool tries_go_unanswered = false;
   Costs costs{};

@@ -90,11 +90,9 @@ void Proxy::cut() {
   }
   wake();
 }
-void Proxy::lose_reply(std::string text, bool quietly) { lose({std::move(text)}, quietly); }
-void Proxy::lose_reply(unsigned nth, bool quietly) { lose({{}, nth}, quietly); }
-void Proxy::lose(Wanted one, bool quietly) {
+void Proxy::lose_reply(std::string text, bool quietly) {
   const std::lock_guard lock{mutex_};
-  rules_.lose = std::move(one);
+  rules_.lose = std::move(text);
   rules_.quietly = quietly;
   ++asked_to_lose_;
 }
@@ -108,18 +106,7 @@ bool Proxy::lost_one(Duration bound) {
 
 void Proxy::hold(std::string text) {
   const std::lock_guard lock{mutex_};
-  rules_.hold = Wanted{std::move(text)};
-}
-void Proxy::hold(unsigned nth) {
-  const std::lock_guard lock{mutex_};
-  rules_.hold = Wanted{{}, nth};
-}
-void Proxy::forget() {
-  const std::lock_guard lock{mutex_};
-  rules_.lose.reset();
-  rules_.hold.reset();
-  for (Link& link : links_) link.losing = false;
-  asked_to_lose_ = lost_;
+  rules_.hold = std::move(text);
 }
 bool Proxy::holds_one(Duration bound) {
   for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(500)) {
@@ -180,15 +167,13 @@ void Proxy::read_from(Link& link, Side side) {
     return;
   }
   const std::string_view bytes{buffer, static_cast<std::size_t>(n)};
-  const bool begins = side == to_server && !link.asked;
-  link.asked = side == to_server;
-  if (side == to_server && rules_.hold && rules_.hold->met(bytes, begins)) {
+  if (side == to_server && rules_.hold && bytes.find(*rules_.hold) != bytes.npos) {
     link.held = true;
     rules_.hold.reset();
   }
   if (side == to_server && rules_.lose && !link.losing) {
     link.seen.append(bytes);
-    if (rules_.lose->met(link.seen, begins)) {
+    if (link.seen.find(*rules_.lose) != std::string::npos) {
       link.losing = true;
       rules_.lose.reset();
     }

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include "core/clock.hpp"
 #include "util/fd.hpp"
@@ -37,17 +36,12 @@ class Proxy {
   // The next request that contains `text` reaches the server; its reply is dropped. Then the
   // connection is reset, or (`quietly`) stays open without that reply.
   void lose_reply(std::string text, bool quietly = false);
-  void lose_reply(unsigned nth, bool quietly);               // to the n-th turn, as hold() counts
   bool lost_one(Duration bound = std::chrono::seconds{10});  // waits until that has happened
 
   // The next request that contains `text` does not reach the server, nor do later bytes of its
   // connection, until let_go(); other connections continue. If the client closes meanwhile, the
   // server's side is closed only after the server has answered it.
   void hold(std::string text);
-  // The n-th turn from now on, over all connections: what a client sends behind bytes of the
-  // server, or first on its connection.
-  void hold(unsigned nth);
-  void forget();  // what was asked for and has not happened yet
   bool holds_one(Duration bound = std::chrono::seconds{10});  // waits until one is held
   void let_go();
   // Waits until the server has answered what was let go, or closed that connection: what the late
@@ -64,19 +58,11 @@ class Proxy {
     std::list<Chunk> queue[2];
     Deadline next_drip[2]{};
     std::string seen;     // the last bytes that the client sent
-    bool asked = false;   // its client has sent something since the server did
     bool losing = false;  // the next bytes of the server are lost
     bool held = false;    // hold()
     bool late = false;    // let_go(), and not yet answered
     bool closing[2]{};    // no more bytes come for that side
     bool dead = false;
-  };
-  struct Wanted {
-    std::string text;
-    unsigned nth = 0;  // not 0: this turn, whatever its text
-    bool met(std::string_view bytes, bool begins) {
-      return nth > 0 ? begins && --nth == 0 : bytes.find(text) != bytes.npos;
-    }
   };
   struct Rules {
     Duration delay[2]{};
@@ -84,7 +70,7 @@ class Proxy {
     std::size_t drip[2]{};
     Duration drip_every[2]{};
     bool refuse = false, blackhole = false;
-    std::optional<Wanted> lose, hold;
+    std::optional<std::string> lose, hold;
     bool quietly = false;
   };
 
@@ -93,7 +79,6 @@ class Proxy {
   void read_from(Link&, Side);
   void write_to(Link&, Side);
   void wake();
-  void lose(Wanted, bool quietly);
 
   const std::uint16_t target_;
   std::uint16_t port_ = 0;
