@@ -240,11 +240,14 @@ void Guard::read_exec_outcome() {
   report(event::JobStarted{job_});
 }
 
-// Orphans of the program, which are our children by now: deeper members live below them.
+// The orphans of the program are our children by now; deeper members live below them. Members that
+// are being ended are not named: they keep the lock for a moment only.
 void Guard::report_exit() {
   event::JobExited exited{status_};
-  const std::vector<pid_t> all = children_.list();
-  std::copy_n(all.begin(), std::min(all.size(), exited.left.size()), exited.left.begin());
+  if (!end_requested()) {
+    const std::vector<pid_t> all = children_.list();
+    std::copy_n(all.begin(), std::min(all.size(), exited.left.size()), exited.left.begin());
+  }
   report(exited);
 }
 

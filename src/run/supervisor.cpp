@@ -143,7 +143,7 @@ void Supervisor::step(const Event& e, Deadline now) {
   if (const auto* of_job = std::get_if<GuardEvent>(&e)) {
     announcer_.report(*of_job);
     if (std::holds_alternative<event::JobStarted>(*of_job)) metrics_.job_runs();
-    if (const auto* exited = std::get_if<event::JobExited>(of_job)) {
+    if (const auto* exited = std::get_if<event::JobExited>(of_job); exited && exited->left[0] > 0) {
       const ProgramEnded ended = end_of_program(*exited);
       announcer_.program_ended(ended);
       keeper_.note_end(ended);
