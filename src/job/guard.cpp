@@ -123,6 +123,10 @@ bool Guard::has_left_members() const {
 // 1. The program ends.  2. dlock dies, an order to end comes or a deadline passes before the next
 //    turn of the guard: the whole tree is ended, as if the program lived.
 //
+// 1. dlock is killed.  2. The program ends.  3. The guard decides here, before the kernel has closed
+//    dlock's socket: a killed process with several threads does that when the last of them has ended,
+//    and may have continued a stopped guard before. It counts as the next case.
+//
 // 1. The guard decides here.  2. dlock dies or a deadline passes: the members live on. The lock is
 //    free when the guard exits, or when its lease ends. A forwarded signal reaches nobody.
 //

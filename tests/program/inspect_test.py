@@ -112,8 +112,8 @@ class Table(Case):
         for wanted, names in (
                 ("backend complete holders key last_run last_start mode notes state token waiters",
                  seen), ("family recipe scheme where", seen["backend"]),
-                ("age_ms asked_at attached command host id kept_by lease_remaining_ms "
-                 "limit mode pid reason revoked slot token user vanished", seen["holders"][0]),
+                ("age_ms asked_at attached command host id kept_by lease_remaining_ms limit mode pid "
+                 "program_ended reason revoked slot token user vanished", seen["holders"][0]),
                 ("backend complete keys", self.inspected())):
             self.assertEqual(wanted, " ".join(sorted(names)))
         self.assertJson(["k"], lambda j: [k["key"] for k in j["keys"]])
@@ -295,7 +295,7 @@ class Watch(Case):
 
     def heading(self, columns, *words):
         run = Terminal(self, "inspect", "--watch=1h", *words, columns=columns)
-        run.shows("q ends it").shows("KEY ").shows("1 key")
+        run.shows("KEY ").shows("1 key")
         heading = re.search("KEY .*", run.out)[0]
         run.type("q").end(0)
         return re.findall("[A-Z]+", heading.split("\x1b")[0])

@@ -123,7 +123,7 @@ class Descendants(harness.Case):
             for i in 1 2 3 4 5 6 7 8 9; do setsid sh -c 'read go <gate' & done; kill -USR1 $$""")
         ended = run.event("command_ended")
         self.assertEqual((signal.SIGUSR1, 8), (ended["signal"], len(ended["members"])))
-        self.assertLine(r"dlock: k: command_ended: signal 10, members sh\[.*\]", run.err)
+        run.says("command_ended: signal 10, members ")
         run.send(TERM).end(-signal.SIGUSR1)
 
     def test_kill(self):
@@ -249,27 +249,24 @@ class Released(harness.Case):
 
     def test_end_behind_the_program(self):
         """What comes before the guard has seen the end of the program counts as before it."""
-        for name, end in (("KILL", -9), ("TERM", 5)):
-            with self.subTest(name):
-                run = self.leaves("read go; exit 5", "-k", "5s",  # the guard is stopped meanwhile
-                                  start=lambda *words: self.start_key(*words, stdin=PIPE))
-                program, guard = int(run.out), run.guard
-                kill(guard, sig=signal.SIGSTOP)
-                run.go()
-                within("the program has ended", lambda: not alive(program))
-                run.send(getattr(signal, "SIG" + name))
-                if name == "TERM":
-                    run.until("dlock has read it", lambda: not int(re.search(
-                        r"ShdPnd:\s*(\w+)", read(f"/proc/{run.pid}/status"))[1], 16))
-                    # In its one wait, so it has forwarded what it read.
-                    run.until("dlock has forwarded it", lambda: re.search(
-                        r"State:\s*S", read(f"/proc/{run.pid}/status")))
-                    kill(guard, sig=signal.SIGCONT)
-                run.end(end)
-                if name == "KILL":
-                    kill(guard, sig=signal.SIGCONT)
-                within("the end of the member", lambda: not alive(self.member))
-                self.key("-w", "20s", "--", "true")
+        run = self.leaves("read go; exit 5", "-k", "5s",  # the guard is stopped meanwhile
+                          start=lambda *words: self.start_key(*words, stdin=PIPE))
+        program, guard = int(run.out), run.guard
+        kill(guard, sig=signal.SIGSTOP)
+        within("the guard is stopped", lambda: re.search(
+            r"State:\s*T", read(f"/proc/{guard}/status")))
+        run.go()
+        within("the program has ended", lambda: not alive(program))
+        run.send(TERM)
+        run.until("dlock has read it", lambda: not int(re.search(
+            r"ShdPnd:\s*(\w+)", read(f"/proc/{run.pid}/status"))[1], 16))
+        # In its one wait, so it has forwarded what it read.
+        run.until("dlock has forwarded it", lambda: re.search(
+            r"State:\s*S", read(f"/proc/{run.pid}/status")))
+        kill(guard, sig=signal.SIGCONT)
+        run.end(5)
+        within("the end of the member", lambda: not alive(self.member))
+        self.key("-w", "20s", "--", "true")
 
     def test_stopped(self):
         """A dlock that is stopped meanwhile holds the lock; its death frees it, and nothing more."""
