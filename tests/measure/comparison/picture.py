@@ -45,7 +45,7 @@ class Subject:
         self.path = directory + "/" + tool.name.replace(" ", "-")
         open(self.path, "w").close()
         self.records = measure.Records(self.path)
-        command = [sys.executable, os.path.abspath(__file__), "--job", self.path, str(HOLD)]
+        command = [sys.executable, os.path.abspath(__file__), "job", self.path, str(HOLD)]
         self.argv = tool.command("picture", command)
         self.clients = []
 
@@ -165,7 +165,7 @@ def draw(rows):
 
 
 def main():
-    if len(sys.argv) == 4 and sys.argv[1] == "--job":
+    if len(sys.argv) == 4 and sys.argv[1] == "job":
         return job(sys.argv[2], int(sys.argv[3]))
     if len(sys.argv) != 3 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
