@@ -128,7 +128,7 @@ void add_jobs(const Evidence& e, std::vector<Event>& events) {
   std::set<std::int64_t> killed;
   for (const Injection& i : e.injected)
     if (i.killed) killed.insert(i.pid);
-  std::map<std::pair<std::string, std::string>, std::int64_t> last;  // key, owner
+  std::map<std::pair<std::string, std::string>, std::pair<std::int64_t, std::int64_t>> lived;
   for (const Slot* slot : slots(e)) {
     const Slot& s = *slot;
     const std::string key = key_text(s.key);
@@ -136,7 +136,7 @@ void add_jobs(const Evidence& e, std::vector<Event>& events) {
     if (of == granted.end()) continue;
     const std::string& owner = of->second.first;
     const auto pid = of->second.second;
-    last[{key, owner}] = s.last;
+    lived[{key, owner}] = {s.start, s.last};
     const auto add = [&](const char* ev, const char* f) {
       events.push_back(line(fmt::format(
           R"({{"t":{},"pid":{},"ev":"{}","f":"{}","key":"{}","owner":"{}","token":{}}})",
@@ -147,11 +147,13 @@ void add_jobs(const Evidence& e, std::vector<Event>& events) {
     if (e.recipe.connection && killed.count(pid) != 0 && released.count(owner) == 0)
       add("fail", "renew");
   }
-  // A dlock that was stopped, or that does not get a processor, writes the end of its job late.
+  // A dlock that was stopped, or that does not get a processor, writes the start and the end of its
+  // job late.
   for (Event& x : events)
-    if (x.what == What::tree_dead)
-      if (const auto it = last.find({x.key, x.owner}); it != last.end())
-        x.t = std::min(x.t, it->second);
+    if (const auto it = lived.find({x.key, x.owner}); it != lived.end()) {
+      if (x.what == What::child_start) x.t = std::min(x.t, it->second.first);
+      if (x.what == What::tree_dead) x.t = std::min(x.t, it->second.second);
+    }
 }
 
 void measure_next_grant(const Evidence& e, const std::vector<Event>& events, Row& row) {
