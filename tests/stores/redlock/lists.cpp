@@ -41,6 +41,19 @@ std::string refused(const Result<Progress>& p) {
   return p.error().message;
 }
 
+// Repeated where a majority granted without a master, which a busy machine had left out.
+std::string refused_by_all(const std::string& url) {
+  auto b = open_redlock(url, patient());
+  std::string why;
+  CHECK(eventually([&] {
+    const auto p = answered_try(*b);
+    if (is_granted(p)) return !b->release(std::get<Granted>(*p).lease);
+    why = refused(p);
+    return true;
+  }));
+  return why;
+}
+
 // A grant with this list, and its release: then every reachable master knows the list.
 void once(RedlockMasters& m, const std::vector<std::size_t>& masters,
           const std::string& items = "") {
@@ -95,7 +108,7 @@ TEST_CASE("two lists of masters, one or two of three moved: the second is refuse
   for (const std::size_t moved : {0, 1, 2}) {
     CHECK_FALSE(refused(answered_try(url_of(m, {(moved + 1) % 3, (moved + 2) % 3, 3}))).empty());
     // where the others are a majority
-    CHECK_FALSE(refused(answered_try(url_of(m, {moved, 3, 4}))).empty());
+    CHECK_FALSE(refused_by_all(url_of(m, {moved, 3, 4})).empty());
   }
   CHECK_FALSE(refused(answered_try(fmt::format("redlock://localhost:{},{},{}?restart_grace=0",
                                                m.servers[0]->port(), m.name(1),
