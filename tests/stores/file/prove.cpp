@@ -218,7 +218,7 @@ int prove_crowd(const std::string& dir, std::size_t n, std::uint64_t times) {
   }
   ::close(gate[1]);
   for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
-  const std::size_t left = entries(dir + "/crowd") - 1;  // besides the state
+  const std::size_t left = entries(dir + "/crowd") - 1;  // all but the state
   const bool bad = l.errors || l.grants != 2 * n * times || left != 0;
   std::printf("crowd %zu: %lu changes, %d errors, %zu files left; the slowest took %.0f ms%s\n", n,
               l.grants.load(), l.errors.load(), left, static_cast<double>(l.slowest.load()) / 1e3,
