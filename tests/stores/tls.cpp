@@ -205,7 +205,10 @@ TEST_CASE("TLS: what each store's client trusts, and shows") {
     s.tls_cert = row.shown.cert;
     s.tls_key = row.shown.key;
     s.tls_name = row.name;
-    const auto used = use(server.open, row.host, row.tls, s);
+    // A machine that is too busy for an answer says nothing of certificates.
+    auto used = use(server.open, row.host, row.tls, s);
+    for (int more = 5; !used && retryable(used.error().code) && more > 0; --more)
+      used = use(server.open, row.host, row.tls, s);
     INFO((used ? "" : used.error().message));
     CHECK(used.has_value() == row.good);
     // MariaDB ends the connection of a stranger without a word
