@@ -101,9 +101,10 @@ class MinHold(harness.Case):
 class Descendants(harness.Case):
     def test_wait(self):
         """A line after a second names pids and option; the lock is held to their end."""
-        os.mkfifo("gate")
-        run = self.start_key("--", "sh", "-c",
-                             "setsid sh -c 'echo $$; read go <gate' & exit 5")
+        for name in "gate", "up":
+            os.mkfifo(name)
+        run = self.start_key("--", "sh", "-c", "setsid sh -c 'echo $$; echo >up; read go <gate' & "
+                             "read up <up; exit 5")
         pid = run.prints("\n") and run.out.strip()
         run.says("\n")
         self.assertRegex(run.err, rf"\Adlock: k: [^\n]*[ :]{pid}[ ;,][^\n]*--descendants"
