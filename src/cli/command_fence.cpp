@@ -16,7 +16,7 @@ Result<run::Outcome> command_fence(const Options& o) {
         "--state: must be the name of a file, of at most 200 bytes without control characters");
   TRY(timing,
       run::plan_timing({.ttl = o.ttl, .op_timeout = std::nullopt, .kill_after = o.kill_after},
-                       o.ttl, false));
+                       o.ttl, run::EndsBy::descriptor));
 
   run::Plan plan = plan_job(
       o, {.key = std::move(*name), .owner = Owner::random(), .ttl = o.ttl, .identity = {}});

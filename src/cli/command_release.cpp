@@ -280,7 +280,9 @@ Result<run::Outcome> command_release(const Options& o) {
     }
   }
   if (!o.revoke || !o.wait) return outcome;
-  run::WaitLine line(!o.log_json && can_redraw(STDERR_FILENO), began, put_on_stderr, say);
+  using Style = run::WaitLine::Style;
+  const Style style = !o.log_json && can_redraw(STDERR_FILENO) ? Style::redrawn : Style::repeated;
+  run::WaitLine line(style, began, put_on_stderr, say);
   for (std::size_t i = 0; i < keys.size(); ++i)
     if (auto gone = wait_for_end(o, opened, keys[i], std::move(revoked[i]), began, line);
         !gone || gone->value != status_ok)

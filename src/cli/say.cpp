@@ -16,7 +16,7 @@
 namespace dlock::cli {
 namespace {
 
-bool as_json = false;  // set once, before any thread
+run::MessageFormat message_format = run::MessageFormat::text;  // set once, before any thread
 
 // 0, or errno. A SIGPIPE of this thread becomes EPIPE, without changing the process's disposition.
 int write_without_sigpipe(int fd, std::string_view text) noexcept {
@@ -57,14 +57,14 @@ void put_on_stderr(std::string_view text) {
   write_without_sigpipe(STDERR_FILENO, text);  // a failure here cannot be reported
 }
 
-void say_as_json() noexcept { as_json = true; }
+void say_as_json() noexcept { message_format = run::MessageFormat::json; }
 
 void say(std::string_view message) {
-  put_on_stderr(run::message_line("error", {}, message, as_json));
+  put_on_stderr(run::message_line("error", {}, message, message_format));
 }
 
 void say_warning(std::string_view message) {
-  put_on_stderr(run::message_line("warning", {}, message, as_json));
+  put_on_stderr(run::message_line("warning", {}, message, message_format));
 }
 
 Result<void> put(std::string_view text) {

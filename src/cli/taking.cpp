@@ -55,7 +55,8 @@ Result<void> recipe_can(const Options& o, const Traits& t, const Request& reques
 Result<void> lock_delay_fits(const Options& o, const Store& store,
                              const run::TimingOptions& options) {
   const auto fits = [&](Duration delay) {
-    return run::plan_timing(options, store.traits->proven_of(o.ttl, delay, store.url), true)
+    return run::plan_timing(options, store.traits->proven_of(o.ttl, delay, store.url),
+                            run::EndsBy::lease)
         .has_value();
   };
   if (!fits(0us) || fits(o.lock_delay)) return {};
@@ -88,7 +89,8 @@ Result<run::Timing> times(const Options& o, const Store& store, bool borrowed) {
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after};
   if (o.lock_delay > 0us) TRY_VOID(lock_delay_fits(o, store, options));
   auto timing =
-      run::plan_timing(options, t.proven_of(o.ttl, o.lock_delay, store.url), !detached && leased);
+      run::plan_timing(options, t.proven_of(o.ttl, o.lock_delay, store.url),
+                       !detached && leased ? run::EndsBy::lease : run::EndsBy::descriptor);
   if (timing) return timing;
   // plan_timing names the options; if their values came from the environment alone, the message
   // says so.

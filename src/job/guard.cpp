@@ -300,7 +300,8 @@ void Guard::lose(Deadline now) {
   }
   // another signal only informs, even stopped processes
   const bool ends = terms_.on_lost.what == OnLost::Do::kill;
-  signal_tree(ends ? terms_.end_signal : terms_.on_lost.signal, ends);
+  if (ends) signal_tree(terms_.end_signal);
+  else signal_tree(terms_.on_lost.signal, Stopped::stay);
 }
 
 void Guard::start_sweep() {
@@ -377,11 +378,11 @@ void Guard::signal_job(int signal) const {
                      std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_walk)}));
 }
 
-// Every member; `wake`: continue stopped ones so that they handle it, too.
-void Guard::signal_tree(int signal, bool wake) const {
+// Every member. go_on: stopped members are continued so that they handle the signal, too.
+void Guard::signal_tree(int signal, Stopped stopped) const {
   const Deadline bound = std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_walk)});
   signal_descendants(children_, 0, signal, bound);
-  if (wake) signal_descendants(children_, 0, SIGCONT, bound);
+  if (stopped == Stopped::go_on) signal_descendants(children_, 0, SIGCONT, bound);
 }
 
 }  // namespace dlock::run

@@ -59,7 +59,8 @@ class Guard {
   void read_exec_outcome();
   void report_exit();
   void signal_job(int signal) const;
-  void signal_tree(int signal, bool wake = true) const;
+  enum class Stopped { go_on, stay };
+  void signal_tree(int signal, Stopped = Stopped::go_on) const;
   Deadline stop_by() const { return std::min(when_.stop_by, run_stop_by_); }
   void check_deadlines(Deadline now);
   void check_max_run(Deadline now);

@@ -10,12 +10,12 @@
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "job/process.hpp"
+#include "util/overloaded.hpp"
 #include "util/terminal.hpp"
 
 namespace dlock::run {
 
 using namespace std::chrono_literals;
-using Note = Action::Note;
 
 namespace {
 
@@ -42,13 +42,6 @@ const char* shell_hint(const Plan& plan, int error) {
   return error == ENOENT && line ? "; -c runs a line by the shell" : "";
 }
 
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
-
 }  // namespace
 
 bool redraws(const Plan& plan) {
@@ -59,7 +52,8 @@ Announcer::Announcer(const Plan& plan, Output& output)
     : plan_(plan),
       output_(output),
       wait_line_(
-          redraws(plan), Clock::now(), [&output](std::string text) { output.raw(std::move(text)); },
+          redraws(plan) ? WaitLine::Style::redrawn : WaitLine::Style::repeated, Clock::now(),
+          [&output](std::string text) { output.raw(std::move(text)); },
           [&output](const std::string& line) { output.inform(line); }) {}
 
 void Announcer::inform(std::string_view what) {
@@ -74,7 +68,8 @@ void Announcer::error(std::string_view what) {
 
 void Announcer::report(KeeperEvent& e, const Policy& policy, Deadline now) {
   const auto cases = Overloaded{
-      [&](Waiting& waiting) {
+      [&](event::StillWaiting& still) {
+        Waiting& waiting = still.reply;
         if (plan_.has_job() && !std::exchange(said_waiting_, true))
           output_.status("waiting", {{"ahead", static_cast<std::int64_t>(waiting.ahead)}});
         if (policy.waiting()) still_waiting(waiting, now);
@@ -216,11 +211,11 @@ void Announcer::exit(const Outcome& outcome) {
   if (plan_.has_job()) output_.trace("exit", "run", {{by, value}});
 }
 
-void Announcer::say(Note note, const std::vector<pid_t>& members, Deadline now) {
+void Announcer::announce(Note note, const std::vector<pid_t>& members, Deadline now) {
   wait_line_.clear();
   switch (note) {
     case Note::busy:
-    case Note::silent: return wait_is_over(note == Note::busy, now);
+    case Note::silent: return wait_is_over(note, now);
     case Note::lost: return lost();
     case Note::revoked:
       output_.status("revoked");
@@ -273,8 +268,9 @@ void Announcer::show(const std::string& why, const std::string& position) {
   wait_line_.show({why, plan_.wait ? "up to " + format_duration(*plan_.wait) : "", position});
 }
 
-// `busy` with the holder, if the store named it recently (CLI: --op-timeout and a second).
-void Announcer::wait_is_over(bool busy, Deadline now) {
+// Note::busy with the holder, if the store named it recently (CLI: --op-timeout and a second).
+void Announcer::wait_is_over(Note note, Deadline now) {
+  const bool busy = note == Note::busy;
   output_.trace(busy ? "fail" : "info", "acquire");
   if (!busy)
     return no_answer_.empty() ? error("the store did not answer in time")

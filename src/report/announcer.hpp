@@ -12,7 +12,7 @@ namespace dlock::run {
 bool redraws(const Plan&);
 
 // Informs the user about one lock and its job: messages, status lines and history. The Supervisor
-// passes it what happens and what Policy says; it decides nothing, and none of its calls blocks.
+// passes it what happens and what Policy decides; it decides nothing, and none of its calls blocks.
 class Announcer {
  public:
   Announcer(const Plan&, Output&);
@@ -21,7 +21,7 @@ class Announcer {
   void report(KeeperEvent&, const Policy& policy, Deadline now);
   void report(const GuardEvent&);
   // members: of the job, for `stuck` and `descendants`.
-  void say(Action::Note, const std::vector<pid_t>& members, Deadline now);
+  void announce(Note, const std::vector<pid_t>& members, Deadline now);
 
   void acquired(const Lease&);
   void start_failed(const std::string& why);
@@ -40,7 +40,7 @@ class Announcer {
   void still_waiting(const Waiting&, Deadline now);
   void unreachable(const std::string& why, Deadline now);
   void show(const std::string& why, const std::string& position = {});
-  void wait_is_over(bool busy, Deadline now);
+  void wait_is_over(Note, Deadline now);
   void renewal_failed(const std::string& why, Deadline term_at, Deadline now);
   void lost();
   void not_released();

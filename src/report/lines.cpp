@@ -53,8 +53,8 @@ std::string utc(std::int64_t micros) {
 }
 
 std::string message_line(std::string_view level, std::string_view key, std::string_view message,
-                         bool json) {
-  if (!json) return fmt::format("dlock: {}\n", message);
+                         MessageFormat format) {
+  if (format == MessageFormat::text) return fmt::format("dlock: {}\n", message);
   Json line{{"time", utc(wall_micros())}, {"level", level}, {"pid", ::getpid()}};
   add(line, "key", key);
   line["message"] = message;

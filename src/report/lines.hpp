@@ -32,8 +32,9 @@ std::string utc(std::int64_t wall_micros);  // RFC 3339
 
 // "dlock: MESSAGE", or with `json` {"time","level","pid","key","message"}; no key where it is
 // empty.
+enum class MessageFormat { text, json };
 std::string message_line(std::string_view level, std::string_view key, std::string_view message,
-                         bool json);
+                         MessageFormat);
 
 // {"event":NAME,"t":seconds of CLOCK_BOOTTIME,"time","host","key",...}
 std::string status_line(std::string_view name, const Request&, std::span<const Field>);

@@ -95,7 +95,8 @@ void Output::error(std::string_view line) { message("error", line); }
 void Output::message(const char* level, std::string_view line) {
   if (line.empty()) return;
   writer_.write(STDERR_FILENO,
-                message_line(level, plan_.request.key.text(), line, plan_.say.log_json));
+                message_line(level, plan_.request.key.text(), line,
+                             plan_.say.log_json ? MessageFormat::json : MessageFormat::text));
 }
 
 Outcome Output::give_up(const Error& e) {
@@ -160,12 +161,13 @@ std::string Output::started_line(Duration ago) const {
                      format_duration(ago), plan_.once_per->described());
 }
 
-std::string Output::started_ahead_line(Duration ahead, bool corrected) const {
+std::string Output::started_ahead_line(Duration ahead, Record record) const {
   if (skips_silently()) return {};
   return fmt::format(
       "{} was started in the future by the store's clock ({} ahead){}; not again (--once-per {})",
       key(), format_duration(ahead),
-      corrected ? ", which from now on counts as a start of now" : "", plan_.once_per->described());
+      record == Record::corrected ? ", which from now on counts as a start of now" : "",
+      plan_.once_per->described());
 }
 
 }  // namespace dlock::run

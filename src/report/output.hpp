@@ -59,8 +59,9 @@ class Output {
 
   // "nightly was started 3m ago (--once-per hour)"; empty as above.
   std::string started_line(Duration ago) const;
-  // The same for a start in the future; corrected: the record was set to now.
-  std::string started_ahead_line(Duration ahead, bool corrected) const;
+  // The same for a start in the future. corrected: the record was set to now.
+  enum class Record { as_it_was, corrected };
+  std::string started_ahead_line(Duration ahead, Record) const;
 
   bool flush(Duration bound) { return writer_.flush(bound); }
 

@@ -47,8 +47,8 @@ std::string WaitText::fitted(std::size_t width) const {
   return shortened(fmt::format("{}{}", head, whole()), longest);
 }
 
-WaitLine::WaitLine(bool redrawn, Deadline since, Write raw, Write say)
-    : redrawn_(redrawn),
+WaitLine::WaitLine(Style style, Deadline since, Write raw, Write say)
+    : redrawn_(style == Style::redrawn),
       raw_(std::move(raw)),
       say_(std::move(say)),
       since_(since),

@@ -30,8 +30,9 @@ std::string shortened(std::string_view text, std::size_t longest);
 class WaitLine {
  public:
   using Write = std::function<void(std::string)>;
-  // `raw` writes a text to stderr unchanged, `say` a message. `redrawn`: on a terminal.
-  WaitLine(bool redrawn, Deadline since, Write raw, Write say);
+  enum class Style { redrawn, repeated };  // on a terminal, elsewhere
+  // `raw` writes a text to stderr unchanged, `say` a message.
+  WaitLine(Style, Deadline since, Write raw, Write say);
   ~WaitLine() { clear(); }
   WaitLine(const WaitLine&) = delete;
   WaitLine& operator=(const WaitLine&) = delete;

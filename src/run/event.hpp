@@ -24,6 +24,10 @@ namespace event {
 struct WaitBegan {
   Deadline at;
 };
+// The store answered that this owner waits, or an answer is overdue (Waiting::sent_at).
+struct StillWaiting {
+  Waiting reply;
+};
 // For now; it will be asked again. reached: it answered that it grants nothing, such as in its
 // grace after a restart; else it is unreachable, or its reply malformed.
 struct NoAnswer {
@@ -52,7 +56,7 @@ struct WaitEnded {
   bool busy;
   std::string message{};
 };
-// Answer to Action::leave_queue.
+// Follows action::LeaveQueue.
 struct WaitLeft {};
 struct ReleaseDone {
   bool confirmed;
@@ -89,9 +93,9 @@ struct Tick {};
 }  // namespace event
 
 using KeeperEvent =
-    std::variant<event::WaitBegan, Waiting, event::NoAnswer, event::Acquired, event::Renewed,
-                 event::Revoked, event::RenewFailed, event::KeeperLost, event::WaitEnded,
-                 event::WaitLeft, event::ReleaseDone, event::DetachDone>;
+    std::variant<event::WaitBegan, event::StillWaiting, event::NoAnswer, event::Acquired,
+                 event::Renewed, event::Revoked, event::RenewFailed, event::KeeperLost,
+                 event::WaitEnded, event::WaitLeft, event::ReleaseDone, event::DetachDone>;
 using Event =
     std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone, event::OwnSweepDone,
                  event::HandedOver, event::EndRequested, event::Tick>;
@@ -103,49 +107,90 @@ inline std::optional<bool> expired_at_end(const GuardEvent& e) {
   return std::nullopt;
 }
 
-struct Action {
-  enum class Do {
-    start_job,       // with deadlines(), the environment and the descriptor to hold
-    send_deadlines,  // deadlines() to the guard
-    send_signal,     // number, to the job's group; with deadlines(), as they are after the step
-    signal_all,      // number, to the whole tree
-    kill_guard,      // it did not act on time: KILL it, its tree becomes ours
-    // kill our own (adopted) children once; answered by OwnSweepDone when none is left
-    sweep_own,
-    stop_self,    // number: stop as the job was stopped; 0: do not, it goes on
-    leave_queue,  // answer WaitLeft, soon
-    hand_over,    // without a job: pass the grant on; answer HandedOver
-    // release a late grant and wait again after `span`; answered by Acquired or WaitEnded
-    queue_again,
-    // Answer ReleaseDone. outcome: how the job ended, if there was one. forget_start: the start
-    // noted for --once-per is withdrawn before.
-    release,
-    // let the lock last for `span` without us; answered by DetachDone; outcome as for release
-    detach,
-    say,  // note, for messages and events
-    end,  // outcome: over
-  };
-  enum class Note {
-    busy,
-    silent,
-    lost,
-    stuck,
-    descendants,
-    holding,
-    not_released,
-    guard_died,
-    no_guard,
-    max_run,
-    too_late,
-    revoked
-  };
-  Do what;
-  int number = 0;
-  Duration span{};
-  Note note{};
-  Outcome outcome{};
-  bool forget_start = false;
+// What Policy lets the user know.
+enum class Note {
+  busy,
+  silent,
+  lost,
+  stuck,
+  descendants,
+  holding,
+  not_released,
+  guard_died,
+  no_guard,
+  max_run,
+  too_late,
+  revoked
 };
+
+namespace action {
+
+// The Supervisor passes these to the guard.
+
+// With Policy::deadlines(), the environment and the descriptors that end the lock.
+struct StartJob {};
+// Policy::deadlines(), as they are after the step. SendSignal and SignalTree carry them, too.
+struct SendDeadlines {};
+// To the job's process group.
+struct SendSignal {
+  int signal;
+};
+// To every member of the job's tree.
+struct SignalTree {
+  int signal;
+};
+
+// The Supervisor carries these out.
+
+// The guard did not act on time. Killing it kills the job, and dlock inherits the job's tree.
+struct KillGuard {};
+// Kill the adopted children once. OwnSweepDone follows when none is left.
+struct SweepOwn {};
+// dlock stops as the job was stopped.
+struct StopSelf {
+  int signal;
+};
+// The job goes on: a stop that has not happened yet is dropped.
+struct CancelStop {};
+// Without a job: pass the grant on. HandedOver follows.
+struct HandOver {};
+struct Announce {
+  Note note;
+};
+// dlock ends like this.
+struct End {
+  Outcome outcome;
+};
+
+// The Keeper carries these out on its own thread (Keeper::post).
+
+// WaitLeft follows soon.
+struct LeaveQueue {};
+// Release a grant that came too late, and wait again after the pause. Acquired or WaitEnded
+// follows.
+struct QueueAgain {
+  Duration pause{};
+};
+// ReleaseDone follows.
+struct Release {
+  Outcome outcome{};          // how the job ended, if there was one
+  bool forget_start = false;  // first withdraw the start that was recorded for --once-per
+};
+// Let the lock last for `span` without dlock. DetachDone follows.
+struct Detach {
+  Duration span{};
+  Outcome outcome{};          // as for Release
+  bool forget_start = false;  // as for Release
+};
+
+}  // namespace action
+
+using KeeperAction =
+    std::variant<action::LeaveQueue, action::QueueAgain, action::Release, action::Detach>;
+using Action =
+    std::variant<action::StartJob, action::SendDeadlines, action::SendSignal, action::SignalTree,
+                 action::KillGuard, action::SweepOwn, action::StopSelf, action::CancelStop,
+                 action::HandOver, action::Announce, action::End, KeeperAction>;
 using Actions = std::vector<Action>;
 
 }  // namespace dlock::run

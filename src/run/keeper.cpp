@@ -23,10 +23,10 @@ Keeper::Keeper(const Plan& plan, Output& output)
   if (!wake_supervisor_ || !wake_keeper_) failed_ = {"eventfd", errno};
 }
 
-void Keeper::post(const Action& a) {
-  if (a.what == Action::Do::release && !started_) {
+void Keeper::post(const KeeperAction& a) {
+  if (const auto* order = std::get_if<action::Release>(&a); order && !started_) {
     over_ = true;  // start() comes too late now
-    give_back(a, false);
+    release(*order);
     return lease_.reset();
   }
   start();
@@ -38,7 +38,7 @@ void Keeper::post(const Action& a) {
   ::eventfd_write(wake_keeper_.get(), 1);
 }
 
-std::optional<Action> Keeper::request() {
+std::optional<KeeperAction> Keeper::request() {
   eventfd_t n = 0;
   ::eventfd_read(wake_keeper_.get(), &n);
   const std::lock_guard lock(mutex_);
@@ -60,7 +60,7 @@ void Keeper::note_end(const ProgramEnded& ended) {
 
 bool Keeper::is_to_leave() {
   const auto action = requested() ? request() : std::nullopt;
-  return action && action->what == Action::Do::leave_queue;
+  return action && std::holds_alternative<action::LeaveQueue>(*action);
 }
 
 void Keeper::report(KeeperEvent e) {
@@ -114,12 +114,12 @@ void Keeper::start() {
 }
 
 // The answer if no thread could be started.
-void Keeper::cannot(const Action& a) {
+void Keeper::cannot(const KeeperAction& a) {
   constexpr const char* why = "no thread could be started";
-  if (a.what == Action::Do::detach) return report(event::DetachDone{false, why});
+  if (std::holds_alternative<action::Detach>(a)) return report(event::DetachDone{false, why});
   if (lease_) (void)backend_->release(*lease_);
   lease_.reset();
-  if (a.what == Action::Do::leave_queue) finish(event::WaitLeft{});
+  if (std::holds_alternative<action::LeaveQueue>(a)) finish(event::WaitLeft{});
   else finish(event::WaitEnded{status_unavailable, false, why});
 }
 

@@ -43,13 +43,13 @@ class Keeper {
   // it is written at once.
   void note_end(const ProgramEnded&);
 
-  // leave_queue, queue_again, release or detach, which is answered by one event. Starts the thread,
-  // but for a release, which needs none. When a detach is not confirmed it goes on renewing.
-  void post(const Action&);
+  // One event follows. Starts the thread, except for a Release, which needs none. When a Detach is
+  // not confirmed the Keeper goes on renewing.
+  void post(const KeeperAction&);
 
  private:
-  void cannot(const Action&);
-  std::optional<Action> request();  // removes it
+  void cannot(const KeeperAction&);
+  std::optional<KeeperAction> request();  // removes it
   bool requested();
   void take_end();
   bool is_to_leave();  // the queue, by a request, which is removed
@@ -65,17 +65,17 @@ class Keeper {
   void is_crowded(const Waiting&);
   void is_busy(const Busy&);
   Result<Progress> look(Waiting);
-  Duration slice(Duration left, Clock::duration waited, bool reported) const;
+  Duration slice(Duration left, Clock::duration waited, const std::optional<Waiting>& last) const;
   void accept(const Granted&);
   bool note_start(const Lease&);
   std::string withdraw_start(const Lease&);
   void forget_noted(const Lease&);
   void hold();
   bool renew();
-  void let_last(const Action&, bool lost);
+  void detach(const action::Detach&);
   Result<Released> release_until(Deadline, std::optional<RunEnd> = std::nullopt);
-  void give_back(const Action&, bool lost);
-  std::optional<RunEnd> run_end(const Action&) const;
+  void release(const action::Release&);
+  std::optional<RunEnd> run_end(const Outcome&) const;
   // ends early for a request or an alarm
   void nap(Duration, int alarm_fd = -1, int outage_fd = -1);
   Duration jitter(Duration);
@@ -88,7 +88,7 @@ class Keeper {
   FailedCall failed_;
   std::mutex mutex_;
   std::vector<KeeperEvent> events_;
-  std::optional<Action> request_;
+  std::optional<KeeperAction> request_;
   std::string ended_;  // for the next renewal
 
   bool started_ = false;

@@ -8,7 +8,6 @@
 namespace dlock::run {
 
 using namespace std::chrono_literals;
-using Do = Action::Do;
 
 // False: lost. An error changes only the time of the next try: doing nothing is safe, the deadline
 // stays.
@@ -55,24 +54,31 @@ void Keeper::hold() {
   for (bool lost = false, soon = false; !over_;) {  // soon: renews because of an outage
     nap(lost ? quiet_report : until(renew_at_), lost ? -1 : alarm_fd_,
         lost || soon ? -1 : outage_fd);
-    const std::optional<Action> action = request();
-    const auto is = [&](Do what) { return action && action->what == what; };
-    if (is(Do::release)) return give_back(*action, lost);
-    if (is(Do::leave_queue)) {
+    const std::optional<KeeperAction> requested = request();
+    const KeeperAction* const order = requested ? &*requested : nullptr;
+    if (const auto* last = std::get_if<action::Release>(order)) {
+      // of several keys the others are held
+      if (!lost || plan_.several()) return release(*last);
+      return finish(event::ReleaseDone{false, "it was lost"});
+    }
+    if (std::get_if<action::LeaveQueue>(order)) {
       if (!lost) (void)withdraw_start(*lease_);
       if (!lost || plan_.several()) (void)release_until(Clock::now());
       return finish(event::WaitLeft{});
     }
-    if (is(Do::queue_again)) {
+    if (const auto* again = std::get_if<action::QueueAgain>(order)) {
       if (!lost) {
         (void)withdraw_start(*lease_);
         // A lease that is left would block our own attempt until it has expired.
         (void)release_until(std::min(lease_->deadline, wait_.until()));
       }
       attempt_.owner = Owner::random();  // the lease's owner must not come back
-      return nap(action->span);
+      return nap(again->pause);
     }
-    if (is(Do::detach)) let_last(*action, lost);
+    if (const auto* last = std::get_if<action::Detach>(order)) {
+      if (lost) report(event::DetachDone{false, "lost"});
+      else detach(*last);
+    }
     if (lost || over_) continue;
     take_end();
     pollfd p[] = {{alarm_fd_, POLLIN, 0}, {soon ? -1 : outage_fd, POLLIN, 0}};
@@ -89,10 +95,9 @@ void Keeper::hold() {
   }
 }
 
-void Keeper::let_last(const Action& action, bool lost) {
-  if (action.forget_start && !lost) forget_noted(*lease_);
-  const auto answer = lost ? Result<Renewal>(Lost{"lost"})
-                           : backend_->detach(*lease_, action.span, run_end(action));
+void Keeper::detach(const action::Detach& order) {
+  if (order.forget_start) forget_noted(*lease_);
+  const auto answer = backend_->detach(*lease_, order.span, run_end(order.outcome));
   if (!answer) return report(event::DetachDone{false, answer.error().message});
   if (const auto* gone = std::get_if<Lost>(&*answer))
     return report(event::DetachDone{false, gone->why});
@@ -117,16 +122,15 @@ Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) 
 }
 
 // How the job ended, for the record of the last run.
-std::optional<RunEnd> Keeper::run_end(const Action& action) const {
-  if (!plan_.has_job() || !action.outcome.job_ended()) return std::nullopt;
-  return RunEnd{action.outcome.by_signal, action.outcome.value};
+std::optional<RunEnd> Keeper::run_end(const Outcome& outcome) const {
+  if (!plan_.has_job() || !outcome.job_ended()) return std::nullopt;
+  return RunEnd{outcome.by_signal, outcome.value};
 }
 
-void Keeper::give_back(const Action& action, bool lost) {
-  // of several the others are held
-  if (lost && !plan_.several()) return finish(event::ReleaseDone{false, "it was lost"});
-  if (action.forget_start) forget_noted(*lease_);
-  const auto answer = release_until(later(Clock::now(), plan_.timing.op_timeout), run_end(action));
+void Keeper::release(const action::Release& order) {
+  if (order.forget_start) forget_noted(*lease_);
+  const auto answer =
+      release_until(later(Clock::now(), plan_.timing.op_timeout), run_end(order.outcome));
   if (!answer) return finish(event::ReleaseDone{false, answer.error().message, true});
   const bool held = *answer == Released::yes;
   finish(event::ReleaseDone{held, held ? "" : "it was not held any more"});

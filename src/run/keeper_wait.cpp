@@ -89,7 +89,10 @@ bool Keeper::note_start(const Lease& lease) {
         known->now + keep + ::rand_r(&seed_) % std::clamp<std::int64_t>(keep / 10, 1, 1'000'000)};
     const auto done = twice([&] { return backend_->note_start(lease, {known->last, mine}); });
     const bool noted = done && *done == Noted::yes;
-    if (!due) return refused(plan_.conflict_status, output_.started_ahead_line(ahead, noted), true);
+    if (!due) {
+      const auto record = noted ? Output::Record::corrected : Output::Record::as_it_was;
+      return refused(plan_.conflict_status, output_.started_ahead_line(ahead, record), true);
+    }
     // --again: a withdrawal must not bring back a start in the future (OncePer::ahead)
     noted_ = {ahead > 0us ? mine : known->last, mine};
     if (noted) return true;
@@ -177,7 +180,8 @@ void Keeper::acquire() {
     const bool looks = last && !health_.grants_nothing && left <= last_query && wait_.stale();
     if (is_to_leave()) {
       if (looks && left <= 0us)  // there was no last second: the machine was suspended
-        if (auto seen = look(*last)) report(std::get<Waiting>(*std::move(seen)));
+        if (auto seen = look(*last))
+          report(event::StillWaiting{std::get<Waiting>(*std::move(seen))});
       (void)twice([&] { return place_->cancel(); });
       return finish(event::WaitLeft{});
     }
@@ -185,8 +189,7 @@ void Keeper::acquire() {
       nap(time_to_leave);
       continue;
     }
-    auto answer =
-        looks ? look(*last) : place_->poll(slice(left, Clock::now() - began, last.has_value()));
+    auto answer = looks ? look(*last) : place_->poll(slice(left, Clock::now() - began, last));
     if (!looks) read_health();
     if (!answer) {
       const Error& e = answer.error();
@@ -222,7 +225,7 @@ void Keeper::acquire() {
       last->sent_at = {};
       report(event::NoAnswer{.reached = true, .why = last->why});
     }
-    report(*last);
+    report(event::StillWaiting{*last});
   }
 }
 
@@ -230,15 +233,16 @@ void Keeper::acquire() {
 // it; before the last query, and before the end of a short wait. A report costs the store
 // something, for each of those who wait: on a terminal it is each second, in a log when the next
 // line is due.
-Duration Keeper::slice(Duration left, Clock::duration waited, bool reported) const {
-  if (plan_.one_try() || (plan_.max_waiters && !reported)) return {};
-  const Duration before_query = left > last_query ? left - last_query : reported ? left : left / 2;
+Duration Keeper::slice(Duration left, Clock::duration waited,
+                       const std::optional<Waiting>& last) const {
+  if (plan_.one_try() || (plan_.max_waiters && !last)) return {};
+  const Duration before_query = left > last_query ? left - last_query : last ? left : left / 2;
   Duration due = quiet_report;
   const auto at = [&](Duration t) {
     if (waited < t) due = std::min(due, std::chrono::ceil<Duration>(t - waited));
   };
   if (waited < first_report) at(first_report);
-  else if (!reported) due = first_report;
+  else if (!last) due = first_report;
   else if (redraws(plan_)) due = redrawn_report;
   else if (!plan_.say.quiet)
     for (const Duration line : said_again) at(line);

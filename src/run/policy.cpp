@@ -9,8 +9,6 @@
 namespace dlock::run {
 
 using namespace std::chrono_literals;
-using Do = Action::Do;
-using Note = Action::Note;
 using How = Outcome::How;
 
 namespace {
@@ -42,11 +40,12 @@ void Policy::on(const event::Acquired& e, Deadline now) {
   set_lease(e.leases.front().deadline);
   if (!plan_.has_job()) {
     phase_ = Phase::holding;
-    return act(Do::hand_over);
+    return act(action::HandOver{});
   }
   if (now >= when_.term_at) return queue_again(now);
   phase_ = Phase::starting;
-  act(Do::start_job);  // its deadlines are in the same message: there is never a job without one
+  act(action::
+          StartJob{});  // its deadlines are in the same message: there is never a job without one
 }
 
 void Policy::queue_again(Deadline now) {
@@ -56,8 +55,8 @@ void Policy::queue_again(Deadline now) {
   when_ = {};
   deadline_ = granted_at_ = no_deadline;
   revoked_ = false;
-  say(Note::too_late);
-  actions_.push_back({.what = Do::queue_again, .span = pause_});
+  announce(Note::too_late);
+  act(action::QueueAgain{pause_});
 }
 
 void Policy::on(const event::Renewed& e, Deadline) {
@@ -67,7 +66,7 @@ void Policy::on(const event::Renewed& e, Deadline) {
     return;
   }
   set_lease(e.deadline);
-  if (job_may_live()) act(Do::send_deadlines);
+  if (job_may_live()) act(action::SendDeadlines{});
 }
 
 // Like --max-run, once a grant. It is no signal of the user, so it does not make one before or
@@ -75,11 +74,11 @@ void Policy::on(const event::Renewed& e, Deadline) {
 void Policy::on(const event::Revoked&, Deadline now) {
   if (phase_ == Phase::lingering) return release(now);
   if (phase_ == Phase::holding) {
-    say(Note::revoked);
+    announce(Note::revoked);
     return end_hold({false, status_revoked, How::revoked}, now);
   }
   if (!guarded() || std::exchange(revoked_, true)) return;
-  say(Note::revoked);
+  announce(Note::revoked);
   end_job(now);
 }
 
@@ -89,17 +88,17 @@ void Policy::on(const event::KeeperLost&, Deadline now) {
     if (kills_when_lost())
       when_.kill_at = std::min(when_.kill_at, later(now, plan_.timing.kill_after));
     deadline_ = std::min(deadline_, when_.kill_at);
-    act(Do::send_deadlines);  // the guard answers `expired`
+    act(action::SendDeadlines{});  // the guard answers `expired`
   } else if (phase_ == Phase::holding) {
     lose_hold(now);
   } else if (phase_ == Phase::lingering || phase_ == Phase::detaching) {
-    say(Note::not_released);
+    announce(Note::not_released);
     end(result());
   }
 }
 
 void Policy::end_job(Deadline now) {
-  act(Do::signal_all, plan_.end_signal);
+  act(action::SignalTree{plan_.end_signal});
   when_.stop_by = std::min(when_.stop_by, later(now, plan_.timing.kill_after));
 }
 
@@ -108,13 +107,13 @@ void Policy::end_job(Deadline now) {
 void Policy::leave(Deadline now) {
   phase_ = Phase::leaving;
   step_by_ = later(now, time_to_leave);
-  act(Do::leave_queue);
+  act(action::LeaveQueue{});
 }
 
 void Policy::end_wait() {
   if (requested_end_) return end(*requested_end_);
   const bool busy = wait_.busy();
-  say(busy ? Note::busy : Note::silent);
+  announce(busy ? Note::busy : Note::silent);
   if (busy) end({false, plan_.conflict_status, How::busy});
   else end({false, status_unavailable, How::error});
 }
@@ -171,8 +170,8 @@ bool Policy::same_again(int signal, Deadline now) {
 void Policy::on(const event::Signal& e, Deadline now) {
   switch (phase_) {
     case Phase::waiting:
-      if (stops(e.number)) return act(Do::stop_self, e.number);
-      if (e.number == SIGCONT) return act(Do::stop_self, 0);
+      if (stops(e.number)) return act(action::StopSelf{e.number});
+      if (e.number == SIGCONT) return act(action::CancelStop{});
       if (ignored_by_default(e.number)) return;
       requested_end_ = Outcome{true, e.number, How::signal};
       (void)same_again(e.number, now);
@@ -182,7 +181,7 @@ void Policy::on(const event::Signal& e, Deadline now) {
       if (std::exchange(requested_end_, Outcome{true, e.number, How::signal})) end_wait();
       return;
     case Phase::holding:
-      if (stops(e.number)) return act(Do::stop_self, e.number);
+      if (stops(e.number)) return act(action::StopSelf{e.number});
       if (!ignored_by_default(e.number)) end_hold({true, e.number, How::signal}, now);
       return;
     case Phase::starting:
@@ -209,18 +208,21 @@ void Policy::forward(const event::Signal& e, Deadline now) {
   // When a terminal hangs up, the kernel signals only the leader of the session.
   const bool sent_to_us_alone = e.number == SIGHUP && session_leader_;
   const bool job_has_it = of_terminal && phase_ != Phase::starting && !sent_to_us_alone;
-  if (!job_has_it) act(phase_ == Phase::descendants ? Do::signal_all : Do::send_signal, e.number);
+  if (!job_has_it) {
+    if (phase_ == Phase::descendants) act(action::SignalTree{e.number});
+    else act(action::SendSignal{e.number});
+  }
   // A terminal's Ctrl-C is the job's to interpret: a database shell lives on. A HUP from a process
   // means "reload".
   const bool asks_to_end = e.number == SIGHUP ? e.from_kernel : ending && !of_terminal;
   if (!asks_to_end) return;
   // or a stopped job would get it too late
-  if (!job_has_it && phase_ != Phase::descendants) act(Do::send_signal, SIGCONT);
+  if (!job_has_it && phase_ != Phase::descendants) act(action::SendSignal{SIGCONT});
   when_.stop_by =
       last_end_ != 0 ? now : std::min(when_.stop_by, later(now, plan_.timing.kill_after));
   last_end_ = e.number;
   ended_at_ = now;
-  if (job_has_it) act(Do::send_deadlines);
+  if (job_has_it) act(action::SendDeadlines{});
 }
 
 }  // namespace dlock::run

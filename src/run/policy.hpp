@@ -4,6 +4,7 @@
 // actions.
 #pragma once
 #include <optional>
+#include <utility>
 #include <variant>
 #include "report/outcome.hpp"
 #include "run/event.hpp"
@@ -13,13 +14,16 @@
 
 namespace dlock::run {
 
+enum class JobGroup { own, dlocks };        // the process group of the job
+enum class SessionRole { member, leader };  // of dlock in its session
+
 class Policy {
  public:
-  // same_group: the job is in the group of dlock. session_leader: dlock is one.
-  explicit Policy(const Plan& plan, bool same_group = false, bool session_leader = false)
+  explicit Policy(const Plan& plan, JobGroup group = JobGroup::own,
+                  SessionRole role = SessionRole::member)
       : plan_(plan),
-        same_group_(same_group),
-        session_leader_(session_leader),
+        same_group_(group == JobGroup::dlocks),
+        session_leader_(role == SessionRole::leader),
         wait_(wait_rules(plan)),
         second_line_(plan.timing.margin) {}
 
@@ -55,7 +59,7 @@ class Policy {
     std::visit([&](const auto& what) { on(what, now); }, e);
   }
   void on(const event::WaitBegan&, Deadline) {}
-  void on(const Waiting&, Deadline) {}
+  void on(const event::StillWaiting&, Deadline) {}
   void on(const event::NoAnswer&, Deadline) {}
   void on(const event::Acquired&, Deadline now);
   void on(const event::HandedOver&, Deadline now);
@@ -85,8 +89,8 @@ class Policy {
   void on(const event::OwnSweepDone&, Deadline now);
   void on(const event::Tick&, Deadline now);
 
-  void act(Action::Do what, int number = 0);
-  void say(Action::Note);
+  void act(Action what) { actions_.push_back(std::move(what)); }
+  void announce(Note note) { act(action::Announce{note}); }
   void set_lease(Deadline deadline);
   void queue_again(Deadline now);
   void leave(Deadline now);
@@ -96,7 +100,8 @@ class Policy {
   bool same_again(int signal, Deadline now);
   void end_job(Deadline now);
   void forward(const event::Signal&, Deadline now);
-  void job_is_over(int status, bool expired, Deadline now);
+  template <class TreeEnd>
+  void job_is_over(const TreeEnd&, Deadline now);
   void give_back(Deadline now);  // the job is over: detach, go on holding or release
   void release(Deadline now);
   bool forgets_start() const noexcept;

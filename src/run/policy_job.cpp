@@ -10,8 +10,6 @@
 namespace dlock::run {
 
 using namespace std::chrono_literals;
-using Do = Action::Do;
-using Note = Action::Note;
 using How = Outcome::How;
 
 namespace {
@@ -47,14 +45,14 @@ void Policy::on(const event::ExecFailed& e, Deadline) { exec_error_ = e.error; }
 void Policy::on(const event::JobStopped& e, Deadline) {
   if (!same_group_ || phase_ == Phase::descendants || !job_may_live()) return;
   // a shell must see dlock stopped when it would see the job stopped
-  if (!e.orphaned) return act(Do::stop_self, e.signal);
+  if (!e.orphaned) return act(action::StopSelf{e.signal});
   // No process could continue dlock. The kernel would have dropped a TSTP and failed the terminal
   // access with EIO.
-  if (e.signal == SIGTTIN || e.signal == SIGTTOU) act(Do::send_signal, SIGHUP);
-  if (e.signal != SIGSTOP) act(Do::send_signal, SIGCONT);
+  if (e.signal == SIGTTIN || e.signal == SIGTTOU) act(action::SendSignal{SIGHUP});
+  if (e.signal != SIGSTOP) act(action::SendSignal{SIGCONT});
 }
 
-void Policy::on(const event::JobContinued&, Deadline) { act(Do::stop_self, 0); }
+void Policy::on(const event::JobContinued&, Deadline) { act(action::CancelStop{}); }
 
 void Policy::on(const event::JobExited& e, Deadline now) {
   status_ = e.status;
@@ -71,13 +69,13 @@ void Policy::on(const event::MaxRunOver&, Deadline now) {
   max_run_at_ = no_deadline;
   if (std::exchange(max_run_over_, true)) return;
   when_.stop_by = std::min(when_.stop_by, later(now, plan_.timing.kill_after));
-  say(Note::max_run);
+  announce(Note::max_run);
 }
 
 void Policy::on(const event::Expired&, Deadline) {
   if (lost_) return;
   lost_ = true;
-  say(Note::lost);
+  announce(Note::lost);
 }
 
 void Policy::on(const event::Killing&, Deadline now) {
@@ -85,31 +83,32 @@ void Policy::on(const event::Killing&, Deadline now) {
   notice_at_ = later(now, first_notice);
 }
 
-void Policy::on(const event::TreeDead& e, Deadline now) { job_is_over(e.status, e.expired, now); }
-void Policy::on(const event::TreeLeft& e, Deadline now) { job_is_over(e.status, e.expired, now); }
+void Policy::on(const event::TreeDead& e, Deadline now) { job_is_over(e, now); }
+void Policy::on(const event::TreeLeft& e, Deadline now) { job_is_over(e, now); }
 
-void Policy::job_is_over(int status, bool expired, Deadline now) {
+template <class TreeEnd>
+void Policy::job_is_over(const TreeEnd& e, Deadline now) {
   if (!guarded()) return;
-  if (status_ < 0) status_ = status;  // no message of its own: the command was the last to end
-  if (expired) on(event::Expired{}, now);
+  if (status_ < 0) status_ = e.status;  // no message of its own: the command was the last to end
+  if (e.expired) on(event::Expired{}, now);
   give_back(now);
 }
 
 void Policy::on(const event::GuardGone&, Deadline now) {
   if (phase_ == Phase::waiting) {
     requested_end_ = Outcome{false, status_unavailable, How::error};
-    say(Note::no_guard);
+    announce(Note::no_guard);
     return leave(now);
   }
   if (!guarded()) return;
   guard_failed_ = true;
-  say(Note::guard_died);
+  announce(Note::guard_died);
   if (now >= when_.kill_at) on(event::Expired{}, now);
   phase_ = Phase::own_sweep;  // its death has killed the job; dlock has its orphans now
   notice_at_ = later(now, first_notice);
   sweep_pause_ = first_sweep_pause;
   step_by_ = later(now, sweep_pause_);
-  act(Do::sweep_own);
+  act(action::SweepOwn{});
 }
 
 void Policy::on(const event::OwnSweepDone&, Deadline now) {
@@ -140,12 +139,12 @@ void Policy::on(const event::Tick&, Deadline now) {
   switch (phase_) {
     case Phase::leaving: return end_wait();
     case Phase::detaching:
-      say(Note::holding);
+      announce(Note::holding);
       phase_ = Phase::lingering;
       return;
     case Phase::lingering:
       if (now >= hold_until_) return release(now);
-      say(Note::not_released);  // the lease is over
+      announce(Note::not_released);  // the lease is over
       return end(result());
     case Phase::holding:
       if (now >= when_.kill_at) return lose_hold(now);
@@ -160,9 +159,9 @@ void Policy::on(const event::Tick&, Deadline now) {
   }
   const bool dying = killing_ || phase_ == Phase::own_sweep;
   if (now >= notice_at_) {
-    if (dying) say(Note::stuck);
+    if (dying) announce(Note::stuck);
     else if (phase_ == Phase::descendants && plan_.descendants == Descendants::wait)
-      say(Note::descendants);
+      announce(Note::descendants);
     notice_at_ = dying ? later(now, next_notice) : no_deadline;
   }
   // The store has granted the lock to others long ago, and the guard goes on alone. Without a guard
@@ -175,11 +174,11 @@ void Policy::on(const event::Tick&, Deadline now) {
     if (!lost_ && now >= when_.kill_at) on(event::Expired{}, now);
     sweep_pause_ = std::min(sweep_pause_ * 2, longest_sweep_pause);
     step_by_ = later(now, sweep_pause_);
-    return act(Do::sweep_own);
+    return act(action::SweepOwn{});
   }
   if (now >= max_run_at_) on(event::MaxRunOver{}, now);
   // No report of a kill: the guard is stopped or stuck.
-  if (!killing_ && second_line_.due(when_, now)) act(Do::kill_guard);
+  if (!killing_ && second_line_.due(when_, now)) act(action::KillGuard{});
 }
 
 // ---- the end -----------------------------------------------------------------------------------
@@ -197,13 +196,12 @@ void Policy::give_back(Deadline now) {
   if (plan_.traits.detached) {
     phase_ = Phase::detaching;
     step_by_ = time_to_give_back(now);
-    actions_.push_back({.what = Do::detach,
-                        .span = std::chrono::duration_cast<Duration>(hold_until_ - now),
-                        .outcome = result(),
-                        .forget_start = forgets_start()});
+    act(action::Detach{.span = std::chrono::duration_cast<Duration>(hold_until_ - now),
+                       .outcome = result(),
+                       .forget_start = forgets_start()});
   } else {
     phase_ = Phase::lingering;
-    say(Note::holding);
+    announce(Note::holding);
   }
 }
 
@@ -211,14 +209,14 @@ void Policy::on(const event::DetachDone& e, Deadline now) {
   if (phase_ != Phase::detaching && phase_ != Phase::lingering) return;
   if (e.confirmed) return end(result());
   if (hold_until_ <= now) return release(now);
-  if (phase_ == Phase::detaching) say(Note::holding);
+  if (phase_ == Phase::detaching) announce(Note::holding);
   phase_ = Phase::lingering;
 }
 
 void Policy::release(Deadline now) {
   phase_ = Phase::releasing;
   step_by_ = time_to_give_back(now);
-  actions_.push_back({.what = Do::release, .outcome = result(), .forget_start = forgets_start()});
+  act(action::Release{.outcome = result(), .forget_start = forgets_start()});
 }
 
 // It was not started, or its failure does not count.
@@ -233,7 +231,7 @@ Deadline Policy::time_to_give_back(Deadline now) const noexcept {
 
 void Policy::on(const event::ReleaseDone& e, Deadline) {
   if (phase_ != Phase::releasing) return;
-  if (!e.confirmed && !lost_) say(Note::not_released);
+  if (!e.confirmed && !lost_) announce(Note::not_released);
   end(result());
 }
 
@@ -252,11 +250,9 @@ Outcome Policy::result() const noexcept {
   return {false, WEXITSTATUS(status_), How::command};
 }
 
-void Policy::act(Do what, int number) { actions_.push_back({.what = what, .number = number}); }
-void Policy::say(Note note) { actions_.push_back({.what = Do::say, .note = note}); }
 void Policy::end(Outcome o) {
   phase_ = Phase::over;
-  actions_.push_back({.what = Do::end, .outcome = o});
+  act(action::End{o});
 }
 bool Policy::may_stop() const noexcept {
   return phase_ == Phase::waiting || phase_ == Phase::holding || phase_ == Phase::starting ||

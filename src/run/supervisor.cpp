@@ -10,12 +10,12 @@
 #include <cstring>
 #include "job/job_cgroup.hpp"
 #include "run/environment.hpp"
+#include "util/overloaded.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {
 
 using namespace std::chrono_literals;
-using Do = Action::Do;
 
 namespace {
 
@@ -77,7 +77,8 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
       signals_(entry.open_signals()),
       keeper_(*new Keeper(plan, output)),
       announcer_(plan, output),
-      policy_(plan, same_group_, ::getsid(0) == ::getpid()),
+      policy_(plan, same_group_ ? JobGroup::dlocks : JobGroup::own,
+              ::getsid(0) == ::getpid() ? SessionRole::leader : SessionRole::member),
       inner_(inner),
       hold_(hold),
       guard_reaped_(hold != nullptr) {}
@@ -249,28 +250,28 @@ void Supervisor::reap_others() const {
 }
 
 void Supervisor::perform(const Action& a) {
-  switch (a.what) {
-    case Do::start_job: return start_job();
-    case Do::send_deadlines: guard_.send(order::Deadlines{policy_.deadlines()}); return;
-    case Do::send_signal: guard_.send(order::Signal{policy_.deadlines(), a.number}); return;
-    case Do::signal_all:
-      if (a.number == plan_.end_signal) announcer_.sends_end(a.number);
-      guard_.send(order::Signal{policy_.deadlines(), a.number, true});
-      return;
-    case Do::kill_guard: ::kill(guard_pid_, SIGKILL); return;
-    case Do::sweep_own: return sweep_own();
-    case Do::stop_self: stop_by_ = a.number; return;
-    case Do::hand_over: return hand_over();
-    case Do::leave_queue:
-    case Do::queue_again:
-    case Do::release:
-    case Do::detach: return keeper_.post(a);
-    case Do::say: {
-      const bool named = a.note == Action::Note::stuck || a.note == Action::Note::descendants;
-      return announcer_.say(a.note, named ? job_members() : std::vector<pid_t>{}, Clock::now());
-    }
-    case Do::end: return end(a.outcome);
-  }
+  const auto cases = Overloaded{
+      [&](const action::StartJob&) { start_job(); },
+      [&](const action::SendDeadlines&) { guard_.send(order::Deadlines{policy_.deadlines()}); },
+      [&](const action::SendSignal& send) {
+        guard_.send(order::Signal{policy_.deadlines(), send.signal});
+      },
+      [&](const action::SignalTree& send) {
+        if (send.signal == plan_.end_signal) announcer_.sends_end(send.signal);
+        guard_.send(order::Signal{policy_.deadlines(), send.signal, true});
+      },
+      [&](const action::KillGuard&) { ::kill(guard_pid_, SIGKILL); },
+      [&](const action::SweepOwn&) { sweep_own(); },
+      [&](const action::StopSelf& stop) { stop_by_ = stop.signal; },
+      [&](const action::CancelStop&) { stop_by_ = 0; },
+      [&](const action::HandOver&) { hand_over(); },
+      [&](const action::Announce& say) {
+        const bool named = say.note == Note::stuck || say.note == Note::descendants;
+        announcer_.announce(say.note, named ? job_members() : std::vector<pid_t>{}, Clock::now());
+      },
+      [&](const action::End& last) { end(last.outcome); },
+      [&](const KeeperAction& request) { keeper_.post(request); }};
+  std::visit(cases, a);
 }
 
 // ---- without a job -----------------------------------------------------------------------------

@@ -34,7 +34,8 @@ tl::unexpected<Error> does_not_fit(const Timing& t, const TimingOptions& options
 
 }  // namespace
 
-Result<Timing> plan_timing(const TimingOptions& options, Duration proven, bool leased) {
+Result<Timing> plan_timing(const TimingOptions& options, Duration proven, EndsBy ends_by) {
+  const bool leased = ends_by == EndsBy::lease;
   Timing t;
   t.leased = leased;
   t.proven = proven;

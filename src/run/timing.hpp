@@ -29,10 +29,13 @@ struct TimingOptions {
   std::optional<Duration> op_timeout, kill_after;
 };
 
-// Start rule (leased only): renew_every + op_timeout + kill_after + margin must fit into `proven`.
+// What ends a lock that is not renewed.
+enum class EndsBy { lease, descriptor };
+
+// Start rule (EndsBy::lease only): renew_every + op_timeout + kill_after + margin must fit into `proven`.
 // Errc::usage names the options, their values and the largest that would fit. `proven`: ttl -
 // drift(ttl) for a lease.
-Result<Timing> plan_timing(const TimingOptions&, Duration proven, bool leased);
+Result<Timing> plan_timing(const TimingOptions&, Duration proven, EndsBy);
 
 // When a lease that lasts until `deadline` is to be renewed, seen from now: renew_every after its
 // request was sent, as far as the deadline shows, and at the latest renew_every from now. A

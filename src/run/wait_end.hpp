@@ -47,7 +47,8 @@ class WaitEnd {
 
   void follow(const KeeperEvent& e) noexcept {
     if (const auto* wait = std::get_if<event::WaitBegan>(&e)) begin(wait->at);
-    if (const auto* waiting = std::get_if<Waiting>(&e)) answered(waiting->sent_at);
+    if (const auto* waiting = std::get_if<event::StillWaiting>(&e))
+      answered(waiting->reply.sent_at);
     if (const auto* none = std::get_if<event::NoAnswer>(&e))
       none->reached ? grants_nothing() : failed();
     if (std::holds_alternative<event::Acquired>(e)) reach();

@@ -154,7 +154,7 @@ bool ends_busy(const std::function<Result<Progress>()>& second, bool silent = fa
     }
     if (!leaves && Clock::now() >= end.over_at()) {
       leaves = true;
-      keeper.post({.what = run::Action::Do::leave_queue});
+      keeper.post(run::action::LeaveQueue{});
     }
     pollfd p{keeper.fd(), POLLIN, 0};
     ::poll(&p, 1, 10);
@@ -191,7 +191,7 @@ TEST_CASE(
   test::machine.suspend(12min);
   keeper.start();
   CHECK(reports<run::event::Renewed>(keeper));
-  keeper.post({.what = run::Action::Do::release});
+  keeper.post(run::action::Release{});
   CHECK(reports<run::event::ReleaseDone>(keeper));
 }
 
@@ -200,7 +200,7 @@ TEST_CASE(
 TEST_CASE("after a release that needed no thread, none is started") {
   auto& keeper = keeper_of(plan_of("fake:keeper_test_release"));
   REQUIRE(keeper.try_now());
-  keeper.post({.what = run::Action::Do::release});
+  keeper.post(run::action::Release{});
   CHECK(reports<run::event::ReleaseDone>(keeper));
   CHECK(keeper.over());
   keeper.start();

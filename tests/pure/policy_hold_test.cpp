@@ -28,17 +28,17 @@ struct Held : Story {
 TEST_CASE("without a job: a grant is passed on, and nothing is started") {
   Story s(without_job(false));
   s.granted();
-  CHECK(s.does(Do::hand_over));
-  CHECK_FALSE(s.does(Do::start_job));
+  CHECK(s.does<action::HandOver>());
+  CHECK_FALSE(s.does<action::StartJob>());
   s.see(event::HandedOver{true});
   CHECK(s.ends_with(0));
-  CHECK_FALSE(s.does(Do::release));
+  CHECK_FALSE(s.does<action::Release>());
 }
 
 TEST_CASE("without a job: a grant that cannot be passed on is released, and that is 125") {
   Story s(without_job(GENERATE(false, true)));
   s.granted().see(event::HandedOver{false});
-  CHECK(s.does(Do::release));
+  CHECK(s.does<action::Release>());
   CHECK(s.released().ends_with(125));
 }
 
@@ -50,12 +50,12 @@ TEST_CASE("a hold lasts until it is asked to end, and is released then") {
   CHECK(s.last.empty());
   SECTION("as a reader of its input, a handle or a watched process asks") {
     s.see(event::EndRequested{{false, 0, Outcome::How::caller_gone}});
-    CHECK(s.does(Do::release));
+    CHECK(s.does<action::Release>());
     CHECK(s.released().ends_with(0));
     CHECK(s.outcome()->how == Outcome::How::caller_gone);
   }
   SECTION("by a signal, of which it dies") {
-    CHECK(s.signal(SIGTERM).does(Do::release));
+    CHECK(s.signal(SIGTERM).does<action::Release>());
     s.signal(SIGINT);
     CHECK(s.last.empty());
     CHECK(s.released().dies_by(SIGTERM));
@@ -63,12 +63,12 @@ TEST_CASE("a hold lasts until it is asked to end, and is released then") {
   SECTION("by a request to stop: 122") {
     s.see(event::Revoked{});
     CHECK(s.says(Note::revoked));
-    CHECK(s.does(Do::release));
+    CHECK(s.does<action::Release>());
     CHECK(s.released().ends_with(122));
   }
   SECTION("a stop stops dlock alone") {
     s.see(event::Signal{SIGTSTP, true});
-    CHECK(s.does(Do::stop_self, SIGTSTP));
+    CHECK(s.does<action::StopSelf>(SIGTSTP));
     CHECK(s.policy.holding());
   }
 }
@@ -79,7 +79,7 @@ TEST_CASE("a hold ends with --max-hold, counted from the grant") {
   Held s(r);
   CHECK(s.policy.wake_at() == later(start, 10s));
   s.alarm();
-  CHECK(s.does(Do::release));
+  CHECK(s.does<action::Release>());
   CHECK(s.released().ends_with(0));
   CHECK(s.outcome()->how == Outcome::How::max_hold);
 }
@@ -95,7 +95,7 @@ TEST_CASE("a hold that is lost is 123, whatever asks for its end at the same tim
   SECTION("before the end of its input is seen") { s.after(29'698ms).see(event::EndRequested{{}}); }
   CHECK(s.says(Note::lost));
   // one of several is lost: the others are released; one that is lost alone may be another's
-  CHECK(s.does(Do::release) == several);
+  CHECK(s.does<action::Release>() == several);
   if (several) s.released();
   CHECK(s.ends_with(123));
 }
@@ -112,7 +112,7 @@ TEST_CASE("a release without an answer is said, and ends a hold as it was asked 
 TEST_CASE("without a job: a wait is left when dlock is asked to end") {
   Story s(without_job(true));
   s.see(event::WaitBegan{s.now}).see(event::EndRequested{{false, 0, Outcome::How::caller_gone}});
-  CHECK(s.does(Do::leave_queue));
+  CHECK(s.does<action::LeaveQueue>());
   SECTION("the place is given up") { s.see(event::WaitLeft{}); }
   SECTION("the library hangs") { s.alarm(); }
   SECTION("a grant that comes with it is the keeper's to release") {

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tests of Policy share: a simulated clock, and what the last event led to.
 #pragma once
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
+#include <type_traits>
+#include <variant>
+#include <vector>
 #include "core/exit_status.hpp"
 #include "run/policy.hpp"
 
 namespace dlock::run::test {
 
 using namespace std::chrono_literals;
-using Do = Action::Do;
-using Note = Action::Note;
 
 inline constexpr Deadline start{std::chrono::hours{1}};
 
 // Policy sees of ttl 30 s: proven 29.698 s, margin 1.485 s, kill_after 5 s.
 struct Asked : Plan {
-  bool same_group = false, session_leader = false;
+  JobGroup group_of_job = JobGroup::own;
+  SessionRole role = SessionRole::member;
 };
 inline Asked leased() {
   static char word[] = "job";
@@ -36,13 +39,20 @@ inline event::Acquired granted_until(Deadline d) {
   return {{Lease{.key = Key::parse("k").value(), .owner = {}, .deadline = d}}};
 }
 
+template <class Kind, class What>
+void collect(const What& a, std::vector<Kind>& out) {
+  if constexpr (std::is_same_v<What, Kind>) out.push_back(a);
+  else if constexpr (std::is_same_v<What, Action> || std::is_same_v<What, KeeperAction>)
+    std::visit([&out](const auto& what) { collect(what, out); }, a);
+}
+
 struct Story {
   const Asked asked;
   Policy policy;
   Deadline now = start;
   Actions last{};
 
-  explicit Story(const Asked& r) : asked(r), policy(asked, r.same_group, r.session_leader) {}
+  explicit Story(const Asked& r) : asked(r), policy(asked, r.group_of_job, r.role) {}
   Story& see(const Event& e) {
     last = policy.step(e, now);
     return *this;
@@ -62,7 +72,7 @@ struct Story {
     now = std::max(now, policy.wake_at());
     return tick();
   }
-  Story& answered() { return see(Waiting{.holder = {}, .sent_at = now}); }
+  Story& answered() { return see(event::StillWaiting{{.holder = {}, .sent_at = now}}); }
   Story& granted(Duration lease = 29'698ms) { return see(granted_until(later(now, lease))); }
   Story& running() { return granted().see(event::JobStarted{}); }
   Story& running_attached() { return see(granted_until(no_deadline)).see(event::JobStarted{}); }
@@ -73,20 +83,31 @@ struct Story {
   Story& released() { return see(event::ReleaseDone{true}); }
   Story& signal(int number) { return see(event::Signal{number, false}); }  // of a process
 
-  bool does(Do what, int number = 0) const {
-    for (const Action& a : last)
-      if (a.what == what && a.number == number) return true;
-    return false;
+  // The actions of this kind that the last event led to.
+  template <class Kind>
+  std::vector<Kind> actions() const {
+    std::vector<Kind> found;
+    for (const Action& a : last) collect(a, found);
+    return found;
+  }
+  template <class Kind>
+  bool does() const {
+    return !actions<Kind>().empty();
+  }
+  template <class Kind>
+  bool does(int signal) const {
+    const auto found = actions<Kind>();
+    return std::any_of(found.begin(), found.end(),
+                       [signal](const Kind& a) { return a.signal == signal; });
   }
   bool says(Note note) const {
-    for (const Action& a : last)
-      if (a.what == Do::say && a.note == note) return true;
-    return false;
+    const auto found = actions<action::Announce>();
+    return std::any_of(found.begin(), found.end(),
+                       [note](const action::Announce& a) { return a.note == note; });
   }
   std::optional<Outcome> outcome() const {
-    for (const Action& a : last)
-      if (a.what == Do::end) return a.outcome;
-    return {};
+    const auto found = actions<action::End>();
+    return found.empty() ? std::nullopt : std::optional(found.front().outcome);
   }
   bool ends_with(int code) const {
     return outcome() && !outcome()->by_signal && outcome()->value == code;

@@ -11,22 +11,22 @@ using namespace dlock::run::test;
 TEST_CASE("a command runs to its end") {
   Story s(leased());
   s.granted();
-  CHECK(s.does(Do::start_job));
+  CHECK(s.does<action::StartJob>());
   CHECK(s.policy.deadlines().kill_at == start + 29'698ms - 1'485ms);
   CHECK(s.policy.deadlines().term_at == start + 29'698ms - 1'485ms - 5s);
   s.see(event::JobStarted{}).exits(7);
   CHECK_FALSE(s.outcome());
   s.dead(7 << 8);
-  CHECK(s.does(Do::release));               // only now: the tree is dead
-  CHECK(s.last.back().outcome.value == 7);  // for the record of the last run
+  REQUIRE(s.does<action::Release>());                              // only now: the tree is dead
+  CHECK(s.actions<action::Release>().front().outcome.value == 7);  // for the record of the last run
   CHECK(s.released().ends_with(7));
 }
 
 TEST_CASE("nothing is released before the tree is dead") {
   Story s(leased());
   s.running().exits(0);
-  for (int i = 0; i < 3; ++i) CHECK_FALSE(s.after(5s).tick().does(Do::release));
-  CHECK(s.dead(0).does(Do::release));
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(s.after(5s).tick().does<action::Release>());
+  CHECK(s.dead(0).does<action::Release>());
 }
 
 TEST_CASE("the signal that killed the command kills dlock, too") {
@@ -39,7 +39,7 @@ TEST_CASE("only a kept renewal moves the deadlines") {
   s.running();
   const auto before = s.policy.deadlines().kill_at;
   s.after(10s).see(event::Renewed{later(s.now, 29'698ms)});
-  CHECK(s.does(Do::send_deadlines));
+  CHECK(s.does<action::SendDeadlines>());
   CHECK(s.policy.deadlines().kill_at == before + 10s);
   s.after(10s).tick();
   CHECK(s.policy.deadlines().kill_at == before + 10s);
@@ -52,7 +52,7 @@ TEST_CASE("lost is a latch: a later renewal does not undo it, and nothing is rel
   s.see(event::Renewed{later(s.now, 29'698ms)});
   CHECK(s.policy.deadlines().kill_at == kill_at);
   s.exits(0).dead(0, true);
-  CHECK_FALSE(s.does(Do::release));
+  CHECK_FALSE(s.does<action::Release>());
   CHECK(s.ends_with(status_lost));
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("the guard's final report carries the latch") {
 TEST_CASE("the store says lost: the guard gets deadlines from now on, and its report gives 123") {
   Story s(leased());
   s.running().after(3s).see(event::KeeperLost{});
-  CHECK(s.does(Do::send_deadlines));
+  CHECK(s.does<action::SendDeadlines>());
   CHECK(s.policy.deadlines().term_at == s.now);
   CHECK(s.policy.deadlines().kill_at == s.now + 5s);
   CHECK(s.see(event::Expired{}).finishes(0).ends_with(status_lost));
@@ -100,9 +100,9 @@ TEST_CASE("a forced release ends an attached job, which has no deadline of its o
 TEST_CASE("a grant that comes too late is given back, and dlock waits again") {
   Story s(leased());
   s.granted(2s);  // less than margin + kill_after
-  CHECK(s.does(Do::queue_again));
-  CHECK_FALSE(s.does(Do::start_job));
-  CHECK(s.granted().does(Do::start_job));
+  CHECK(s.does<action::QueueAgain>());
+  CHECK_FALSE(s.does<action::StartJob>());
+  CHECK(s.granted().does<action::StartJob>());
 }
 
 TEST_CASE("a store that grants too late again and again is asked with longer and longer pauses") {
@@ -110,14 +110,15 @@ TEST_CASE("a store that grants too late again and again is asked with longer and
   Duration before{};
   for (int i = 0; i < 8; ++i) {
     s.granted(2s);
-    REQUIRE(s.does(Do::queue_again));
-    CHECK(s.last.back().span > Duration{});
-    CHECK(s.last.back().span >= before);
-    CHECK(s.last.back().span <= 2s);
-    before = s.last.back().span;
+    REQUIRE(s.does<action::QueueAgain>());
+    const Duration pause = s.actions<action::QueueAgain>().front().pause;
+    CHECK(pause > Duration{});
+    CHECK(pause >= before);
+    CHECK(pause <= 2s);
+    before = pause;
   }
   CHECK(before == 2s);
-  CHECK(s.running().finishes(0).does(Do::release));
+  CHECK(s.running().finishes(0).does<action::Release>());
 }
 
 TEST_CASE("of several keys those that are not lost are given back when the job is dead") {
@@ -125,8 +126,8 @@ TEST_CASE("of several keys those that are not lost are given back when the job i
   rules.more_keys.push_back(Key::parse("other").value());
   Story s(rules);
   s.running().see(event::KeeperLost{}).see(event::Expired{}).see(event::JobExited{SIGTERM});
-  CHECK_FALSE(s.does(Do::release));
-  CHECK(s.dead(SIGTERM, true).does(Do::release));
+  CHECK_FALSE(s.does<action::Release>());
+  CHECK(s.dead(SIGTERM, true).does<action::Release>());
   SECTION("answered") { s.see(event::ReleaseDone{false}); }
   SECTION("not answered in time") { s.alarm(); }
   CHECK_FALSE(s.says(Note::not_released));  // the loss was told
@@ -136,7 +137,7 @@ TEST_CASE("of several keys those that are not lost are given back when the job i
 TEST_CASE("a start refused by the guard is not a loss") {
   Story s(leased());
   s.granted().see(event::StartRefused{});
-  CHECK(s.does(Do::queue_again));
+  CHECK(s.does<action::QueueAgain>());
   CHECK(s.policy.waiting());
   CHECK(s.see(event::WaitEnded{75, true}).ends_with(75));
 }
@@ -164,9 +165,9 @@ TEST_CASE("--max-run") {
     s.alarm();
     CHECK(s.now == start + 10s);
     CHECK(s.says(Note::max_run));
-    CHECK_FALSE(s.does(Do::kill_guard));
+    CHECK_FALSE(s.does<action::KillGuard>());
     s.alarm();
     CHECK(s.now == later(start + 15s, Duration(1'485ms) / 2));
-    CHECK(s.does(Do::kill_guard));
+    CHECK(s.does<action::KillGuard>());
   }
 }

@@ -20,7 +20,7 @@ struct Case {
 };
 
 Result<Timing> plan(const Case& c) {
-  return plan_timing({c.ttl, c.op_timeout, c.kill_after}, c.ttl - drift(c.ttl), true);
+  return plan_timing({c.ttl, c.op_timeout, c.kill_after}, c.ttl - drift(c.ttl), EndsBy::lease);
 }
 
 Duration sum(const Timing& t) { return t.renew_every + t.op_timeout + t.kill_after + t.margin; }
@@ -53,7 +53,7 @@ TEST_CASE("timing: plans that are accepted and refused") {
 }
 
 TEST_CASE("timing: the parts of a plan") {
-  const auto t = plan_timing({30s, {}, {}}, 30s - drift(30s), true).value();
+  const auto t = plan_timing({30s, {}, {}}, 30s - drift(30s), EndsBy::lease).value();
   CHECK(t.leased);
   CHECK(t.proven == 29698ms);
   CHECK(t.renew_every == t.proven / 3);
@@ -61,11 +61,11 @@ TEST_CASE("timing: the parts of a plan") {
   CHECK(t.kill_after == 5s);
   CHECK(t.margin == t.proven / 20);
 
-  const auto small = plan_timing({2s, {}, {}}, 2s - drift(2s), true).value();
+  const auto small = plan_timing({2s, {}, {}}, 2s - drift(2s), EndsBy::lease).value();
   CHECK(small.kill_after == small.proven / 5);
   CHECK(small.margin == 500ms);
 
-  const auto large = plan_timing({10min, {}, {}}, 10min - drift(10min), true).value();
+  const auto large = plan_timing({10min, {}, {}}, 10min - drift(10min), EndsBy::lease).value();
   CHECK(large.op_timeout == 5s);
   CHECK(large.kill_after == 5s);
 }
@@ -73,18 +73,18 @@ TEST_CASE("timing: the parts of a plan") {
 TEST_CASE("timing: the start rule uses the proven time of a recipe that proves less than the ttl") {
   // Half of a session of 10 s is proven: 7 s of --kill-after fit into the ttl, but not into the
   // proven time.
-  CHECK(plan_timing({10s, {}, 7s}, 10s - drift(10s), true).has_value() == false);
-  CHECK(plan_timing({10s, {}, 2s}, 4900ms, true).has_value() == false);
-  CHECK(plan_timing({10s, {}, {}}, 4900ms, true).has_value());
-  CHECK(plan_timing({10s, {}, {}}, 4900ms, true)->renew_every == Duration(4900ms) / 3);
+  CHECK(plan_timing({10s, {}, 7s}, 10s - drift(10s), EndsBy::lease).has_value() == false);
+  CHECK(plan_timing({10s, {}, 2s}, 4900ms, EndsBy::lease).has_value() == false);
+  CHECK(plan_timing({10s, {}, {}}, 4900ms, EndsBy::lease).has_value());
+  CHECK(plan_timing({10s, {}, {}}, 4900ms, EndsBy::lease)->renew_every == Duration(4900ms) / 3);
 }
 
 TEST_CASE("timing: a lock without a deadline has no start rule") {
-  const auto t = plan_timing({10ms, {}, {}}, 10ms, false);
+  const auto t = plan_timing({10ms, {}, {}}, 10ms, EndsBy::descriptor);
   REQUIRE(t);
   CHECK_FALSE(t->leased);
   CHECK(t->kill_after == 5s);
-  CHECK(plan_timing({1s, {}, 1h}, 1s, false)->kill_after == 1h);
+  CHECK(plan_timing({1s, {}, 1h}, 1s, EndsBy::descriptor)->kill_after == 1h);
 }
 
 TEST_CASE("timing: the message names the options, their values and values that would fit") {

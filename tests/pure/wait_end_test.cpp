@@ -31,7 +31,7 @@ TEST_CASE("-w: at its end dlock leaves the queue and waits at most 200 ms for th
   w.at(10ms).answered();
   CHECK(w.policy.wake_at() == start + 3s);
   w.at(2'500ms).answered();
-  CHECK(w.at(3s).tick().does(Do::leave_queue));
+  CHECK(w.at(3s).tick().does<action::LeaveQueue>());
   CHECK_FALSE(w.outcome());
   CHECK(w.policy.wake_at() == start + 3'200ms);
   SECTION("the keeper has left the queue") {
@@ -65,7 +65,7 @@ TEST_CASE("-w: without an answer in its last second a wait ends as unavailable, 
     w.answered().at(19'500ms).answered().at(19'900ms).see(event::NoAnswer{});
   }
   w.at(20s).tick();
-  CHECK(w.does(Do::leave_queue));
+  CHECK(w.does<action::LeaveQueue>());
   w.at(20'100ms).see(event::WaitLeft{});
   CHECK(w.says(Note::silent));
   CHECK(w.ends_with(status_unavailable));
@@ -84,12 +84,12 @@ TEST_CASE("-n: one try, with the time for connecting and one answer") {
   CHECK(w.policy.wake_at() == start + 9'949ms);
   SECTION("its answer ends it") { CHECK(w.at(7s).see(event::WaitEnded{75, true}).ends_with(75)); }
   SECTION("no answer") {
-    CHECK(w.at(9'949ms).tick().does(Do::leave_queue));
+    CHECK(w.at(9'949ms).tick().does<action::LeaveQueue>());
     CHECK(w.at(10'149ms).tick().ends_with(status_unavailable));
   }
   SECTION("granted too late to start: one more try, with the same time") {
     w.at(9s).see(granted_until(start + 9s));
-    CHECK(w.does(Do::queue_again));
+    CHECK(w.does<action::QueueAgain>());
     CHECK(w.policy.wake_at() == start + 9s + 9'949ms);
   }
 }
@@ -98,7 +98,7 @@ TEST_CASE("without -w: no limit, except for a store that was never reached") {
   Wait w(waiting(std::nullopt));
   CHECK(w.policy.wake_at() == start + 9'949ms);
   SECTION("not reached") {
-    CHECK(w.at(9'949ms).tick().does(Do::leave_queue));
+    CHECK(w.at(9'949ms).tick().does<action::LeaveQueue>());
     CHECK(w.at(10'960ms).see(event::WaitLeft{}).ends_with(status_unavailable));
   }
   SECTION("reached once") {
@@ -108,23 +108,23 @@ TEST_CASE("without -w: no limit, except for a store that was never reached") {
   SECTION("reached, but it grants nothing yet") {
     w.at(1s).see(event::NoAnswer{.reached = true});
     CHECK(w.policy.wake_at() == no_deadline);
-    CHECK(w.at(70s).see(granted_until(start + 100s)).does(Do::start_job));
+    CHECK(w.at(70s).see(granted_until(start + 100s)).does<action::StartJob>());
   }
 }
 
 TEST_CASE("granted too late to start: the end of the wait does not move") {
   Wait w(waiting(60s));
   w.at(50s).see(granted_until(start + 51s));
-  CHECK(w.does(Do::queue_again));
+  CHECK(w.does<action::QueueAgain>());
   CHECK(w.policy.wake_at() == start + 60s);
   w.at(60s).tick();
-  CHECK(w.does(Do::leave_queue));
+  CHECK(w.does<action::LeaveQueue>());
 }
 
 TEST_CASE("an ending signal ends the wait within 200 ms; the same one within 100 ms counts once") {
   Wait w(waiting(std::nullopt));
   w.at(1s).answered().at(5s).signal(SIGTERM);
-  CHECK(w.does(Do::leave_queue));
+  CHECK(w.does<action::LeaveQueue>());
   CHECK(w.policy.wake_at() == start + 5'200ms);
   SECTION("a keeper that hangs") { CHECK(w.at(5'200ms).tick().dies_by(SIGTERM)); }
   SECTION("timeout(1) sends it twice") {
@@ -142,7 +142,7 @@ TEST_CASE("no signal cuts a release short") {
   Wait w(waiting(std::nullopt));
   w.see(granted_until(start + 29s)).see(event::JobStarted{}).at(1s).signal(SIGTERM);
   w.at(1'010ms).see(event::JobExited{SIGTERM}).see(event::TreeDead{SIGTERM, false});
-  REQUIRE(w.does(Do::release));
+  REQUIRE(w.does<action::Release>());
   for (const Duration d : {1'011ms, 1'200ms, 3'000ms, 5'900ms}) {
     w.at(d).signal(SIGTERM);
     CHECK(w.last.empty());
@@ -162,10 +162,10 @@ TEST_CASE("a forwarded ending signal is followed by CONT: a stopped job gets it 
   const int sig = GENERATE(SIGTERM, SIGINT, SIGQUIT);
   w.signal(sig);
   REQUIRE(w.last.size() == 2);
-  CHECK((w.last[0].what == Do::send_signal && w.last[0].number == sig));
-  CHECK((w.last[1].what == Do::send_signal && w.last[1].number == SIGCONT));
+  CHECK(std::get<action::SendSignal>(w.last[0]).signal == sig);
+  CHECK(std::get<action::SendSignal>(w.last[1]).signal == SIGCONT);
   w.at(2s).signal(SIGUSR1);  // not a request to end
-  CHECK_FALSE(w.does(Do::send_signal, SIGCONT));
+  CHECK_FALSE(w.does<action::SendSignal>(SIGCONT));
   w.signal(SIGHUP);  // reload
-  CHECK_FALSE(w.does(Do::send_signal, SIGCONT));
+  CHECK_FALSE(w.does<action::SendSignal>(SIGCONT));
 }

@@ -40,9 +40,9 @@ TEST_CASE("a text is shortened between words, and within one only where it is th
 TEST_CASE("a wait is said after 500 ms, then each second at a terminal and seldom in a log") {
   const Deadline since = Deadline{} + 1h;
   std::vector<std::string> raw, said;
-  const auto line = [&](bool redrawn) {
+  const auto line = [&](WaitLine::Style style) {
     return WaitLine(
-        redrawn, since, [&](std::string text) { raw.push_back(std::move(text)); },
+        style, since, [&](std::string text) { raw.push_back(std::move(text)); },
         [&](std::string text) { said.push_back(std::move(text)); });
   };
   const auto times = [&](WaitLine& wait, Duration until) {
@@ -55,14 +55,14 @@ TEST_CASE("a wait is said after 500 ms, then each second at a terminal and seldo
     return all;
   };
   {
-    WaitLine log = line(false);
+    WaitLine log = line(WaitLine::Style::repeated);
     CHECK(times(log, 3h) == std::vector<Duration>{500ms, 1min, 10min, 1h});
     log.show({"k is not free", "up to 1m"});
   }
   CHECK(said == std::vector<std::string>{"k is not free; waiting up to 1m"});
   CHECK(raw.empty());
   {
-    WaitLine terminal = line(true);
+    WaitLine terminal = line(WaitLine::Style::redrawn);
     CHECK(times(terminal, 3s) == std::vector<Duration>{500ms, 1500ms, 2500ms});
     terminal.show({"k is not free"});
   }

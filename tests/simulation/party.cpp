@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include "report/output.hpp"
 #include "store/wrapped.hpp"
+#include "util/overloaded.hpp"
 
 // What those Keepers own that were never destroyed (party.hpp): their copies of the request and of
 // the lease. Called by LeakSanitizer.
@@ -22,6 +23,7 @@ namespace dlock::simulation {
 
 using run::Keeper;
 namespace event = run::event;
+namespace action = run::action;
 
 namespace {
 
@@ -104,9 +106,10 @@ Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, s
   plan_.request.identity.host = "m";
   if (!leased) plan_.request.identity.reason.assign(300, 'r');  // a state of several blocks
   if (asked.wait) plan_.wait = span(*asked.wait);
-  const auto timing = run::plan_timing(
-      {plan_.request.ttl, {}, {}},
-      plan_.traits.proven_of(plan_.request.ttl, plan_.request.lock_delay, url), leased);
+  const auto timing =
+      run::plan_timing({plan_.request.ttl, {}, {}},
+                       plan_.traits.proven_of(plan_.request.ttl, plan_.request.lock_delay, url),
+                       leased ? run::EndsBy::lease : run::EndsBy::descriptor);
   if (!timing) throw std::invalid_argument(timing.error().message);
   plan_.timing = *timing;
   static char word[] = "job";
@@ -203,38 +206,43 @@ void Party::start_job() {
 }
 
 void Party::perform(const run::Action& a) {
-  using Do = run::Action::Do;
-  switch (a.what) {
-    case Do::start_job: return start_job();
-    case Do::send_deadlines: return guard_.deadlines(policy_->deadlines());
-    case Do::signal_all:
-    case Do::send_signal: guard_.signal_all(); return guard_.deadlines(policy_->deadlines());
-    case Do::kill_guard:
-      guard_.killed();
-      guard_gone_ = true;
-      return;
-    case Do::sweep_own: swept_ = true; return;
-    case Do::queue_again:
-      if (world_.told()) world_.say(name(), "the grant came too late: queues again");
-      token_ = 0;
-      holds_.clear();
-      if (quiet())
-        world_.broken("I6: a grant comes too late for " + name() + ", though nothing went wrong");
-      return keeper_->post(a);
-    case Do::leave_queue: return keeper_->post(a);
-    case Do::release:  // the stores here keep no record of the last run
-      return keeper_->post({.what = a.what, .outcome = {.how = run::Outcome::How::failed}});
-    case Do::end:
-      if (world_.told())
-        world_.say(name(),
-                   fmt::format("ends: {} {}", run::result_name(a.outcome.how), a.outcome.value));
-      return;
-    // nobody asks for these here
-    case Do::stop_self:
-    case Do::hand_over:
-    case Do::detach:
-    case Do::say: return;
+  const auto cases = Overloaded{
+      [&](const action::StartJob&) { start_job(); },
+      [&](const action::SendDeadlines&) { guard_.deadlines(policy_->deadlines()); },
+      [&](const action::SendSignal&) { signal_tree(); },
+      [&](const action::SignalTree&) { signal_tree(); },
+      [&](const action::KillGuard&) {
+        guard_.killed();
+        guard_gone_ = true;
+      },
+      [&](const action::SweepOwn&) { swept_ = true; },
+      [&](const action::End& end) {
+        if (world_.told())
+          world_.say(name(), fmt::format("ends: {} {}", run::result_name(end.outcome.how),
+                                         end.outcome.value));
+      },
+      [&](const run::KeeperAction& request) { post(request); },
+      [](const auto&) {}};  // nobody asks for these here
+  std::visit(cases, a);
+}
+
+void Party::signal_tree() {
+  guard_.signal_all();
+  guard_.deadlines(policy_->deadlines());
+}
+
+void Party::post(const run::KeeperAction& request) {
+  if (std::holds_alternative<action::QueueAgain>(request)) {
+    if (world_.told()) world_.say(name(), "the grant came too late: queues again");
+    token_ = 0;
+    holds_.clear();
+    if (quiet())
+      world_.broken("I6: a grant comes too late for " + name() + ", though nothing went wrong");
   }
+  // the stores here keep no record of the last run
+  if (std::holds_alternative<action::Release>(request))
+    return keeper_->post(action::Release{.outcome = {.how = run::Outcome::How::failed}});
+  keeper_->post(request);
 }
 
 std::uint64_t Party::hash() const noexcept { return mixed(alive() ? past() : 1, guard_.hash()); }

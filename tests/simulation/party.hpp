@@ -41,13 +41,15 @@ class Party final : public Process {
   void turn() override;
   bool wants_turn() const override;
   void has_died() override { guard_.dlock_is_gone(); }
-  void leave_threads() override { keeper_->post({.what = run::Action::Do::leave_queue}); }
+  void leave_threads() override { keeper_->post(run::action::LeaveQueue{}); }
   void machine_sleeps() override { guard_.machine_sleeps(); }
   void machine_woke() override { guard_.machine_woke(); }
   void from_guard(std::vector<run::Event>& urgent, std::vector<run::Event>& rest);
   void from_keeper(std::vector<run::Event>& out);
   void tell(const run::KeeperEvent&);
   void perform(const run::Action&);
+  void signal_tree();
+  void post(const run::KeeperAction&);
   void start_job();
   // The effects of the last fault are over.
   bool quiet() const { return world_.now() > world_.last_fault_over() + 3 * ttl_; }
