@@ -167,7 +167,7 @@ Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, con
           std::chrono::floor<std::chrono::duration<std::int64_t, std::deci>>(now - began);
       line.show({holds ? still_holds(*holds, key, waited) : view.error().message,
                  "up to " + format_duration(*o.wait)});
-      line.said(now);
+      line.mark_shown(now);
     }
     wait_until({}, std::min(end, later(Clock::now(), pause)));
   }
@@ -207,7 +207,8 @@ Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
     deaf = &h;
   }
   if (!deaf) return {};
-  const bool by_handle = deaf->who.kept_by == Identity::KeptBy::nobody && !remains(**view, *deaf);
+  const bool by_handle =
+      deaf->who.kept_by == Identity::KeptBy::nobody && !is_min_hold_remainder(**view, *deaf);
   return fail(Errc::usage, fmt::format("release: --revoke: nobody listens for {}: {}; use {}{}",
                                        printable(key.text()), why,
                                        by_handle ? "its --handle, or " : "", force_options(*deaf)));

@@ -99,14 +99,14 @@ Result<Handle> require_handle(const Options& o, const Store& s) {
 }
 
 std::string keeper_extra(const std::string& name) {
-  return std::string(keeper_mark) + run::KeeperPlace::of_this_process(name).text();
+  return std::string(keeper_mark) + run::KeeperAddress::of_this_process(name).text();
 }
 
 Result<std::optional<run::KeeperAnswer>> query_keeper_of(const Handle& handle,
                                                          std::string_view what) {
   if (!handle.extra.starts_with(keeper_mark)) return std::optional<run::KeeperAnswer>{};
   const auto keeper =
-      run::KeeperPlace::parse(std::string_view(handle.extra).substr(keeper_mark.size()));
+      run::KeeperAddress::parse(std::string_view(handle.extra).substr(keeper_mark.size()));
   TRY(answer, run::query_keeper(keeper, what, handle.owner));
   return std::optional{answer};
 }

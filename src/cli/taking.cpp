@@ -79,7 +79,7 @@ bool is_detached(const Options& o) { return o.verb == Verb::acquire && !o.hold &
 
 // Only `dlock renew` renews a detached lease, so the start rule does not apply to it; the shortest
 // ttl does.
-Result<run::Timing> times(const Options& o, const Store& store, bool borrowed) {
+Result<run::Timing> resolve_timing(const Options& o, const Store& store, bool borrowed) {
   const Traits& t = *store.traits;
   const bool detached = is_detached(o);
   // If a lock can outlive its process, a kept lock and one that a handle names are leases, too.
@@ -153,9 +153,9 @@ static Result<void> fits_into_environment(const run::Plan& p, const std::vector<
 
 run::Plan plan_job(const Options& o, Request request) {
   run::Plan p{.open = {}, .traits = {}, .request = std::move(request)};
-  static_cast<run::Terms&>(p) = o;
+  static_cast<run::RunOptions&>(p) = o;
   p.publish_id = p.publish_environment = !o.no_env;
-  p.say = o;
+  p.output = o;
   return p;
 }
 
@@ -186,7 +186,7 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store) {
   }
   if (o.once_per && o.once_per->calendar != run::OncePer::Calendar::none)
     TRY_VOID(run::check_time_zone());
-  TRY(timing, times(o, store, p.handle.has_value()));
+  TRY(timing, resolve_timing(o, store, p.handle.has_value()));
 
   p.traits = *store.traits;
   p.more_keys.assign(keys.begin() + 1, keys.end());

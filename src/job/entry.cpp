@@ -73,7 +73,7 @@ std::optional<signalfd_siginfo> IncomingSignals::next() {
 
 // Uses the controlling terminal, whatever stdin is: `dump | dlock run -- ssh ...` reads its
 // passphrase from /dev/tty.
-Surroundings::Surroundings(pid_t guard) {
+PreexistingProcesses::PreexistingProcesses(pid_t guard) {
   if (guard < 0) return;
   tty.reset(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
   const auto add = [this](pid_t p) {
@@ -88,7 +88,7 @@ Surroundings::Surroundings(pid_t guard) {
   }
 }
 
-void Entry::let_go_of_inherited(int keep) const {
+void Entry::close_inherited(int keep) const {
   Fd null;
   for (const int fd : inherited_) {
     const int flags = ::fcntl(fd, F_GETFD);

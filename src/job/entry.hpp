@@ -59,7 +59,7 @@ class Entry {
   // Closes inherited descriptors except `keep`; 0, 1 and 2 become /dev/null. A pipe must end when
   // the job closes it, not when dlock and its guard exit. Those that became close-on-exec since
   // then are dlock's, such as --status.
-  void let_go_of_inherited(int keep = -1) const;
+  void close_inherited(int keep = -1) const;
 
  private:
   sigset_t handled_{};
@@ -70,9 +70,9 @@ class Entry {
 
 // More of the state at dlock's start; read after the fork of the guard, which sets itself up
 // meanwhile.
-struct Surroundings {
+struct PreexistingProcesses {
   // Call it while there is one thread. -1: there is no guard and no job, so only `children` counts.
-  explicit Surroundings(pid_t guard);
+  explicit PreexistingProcesses(pid_t guard);
 
   // false: /proc does not list them here, so orphans could not be found
   OwnChildren children;

@@ -72,9 +72,10 @@ void Guard::run() {
     if (p[3].revents != 0) read_exec_outcome();
     if ((p[0].revents & POLLOUT) != 0) channel_.flush();
     Channel::Received r;
-    auto got = Channel::Got::nothing;
-    while (channel_.open() && (got = channel_.receive(r)) == Channel::Got::message) obey(r);
-    if (got == Channel::Got::closed) {  // dlock is dead, or gave up the start
+    auto got = Channel::ReceiveResult::nothing;
+    while (channel_.open() && (got = channel_.receive(r)) == Channel::ReceiveResult::message)
+      obey(r);
+    if (got == Channel::ReceiveResult::closed) {  // dlock is dead, or gave up the start
       if (job_ == 0) leave();
       channel_.close();
       start_sweep();
@@ -101,10 +102,10 @@ void Guard::run() {
 
 // `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not kill both processes.
 void Guard::show_itself() {
-  for (char* const* word = terms_.command; *word; ++word) command_.emplace_back(*word);
+  for (char* const* word = options_.command; *word; ++word) command_.emplace_back(*word);
   constexpr char name[] = "lock-guard";
   ::prctl(PR_SET_NAME, name);
-  show_as(std::string(name) + ": " + printable(lock_.key.text()));
+  set_process_title(std::string(name) + ": " + printable(lock_.key.text()));
 }
 
 void Guard::leave() { leave(event::TreeDead{status_, expired_}); }
@@ -112,8 +113,8 @@ void Guard::leave() { leave(event::TreeDead{status_, expired_}); }
 // Whether the program has ended by itself under --descendants=release. An end that was asked for
 // before is carried out for all of the tree; a command of --on-lost is dlock's own, and waited for.
 bool Guard::has_left_members() const {
-  return terms_.descendants == Descendants::release && job_ > 0 && !leader_alive_ && helper_ == 0 &&
-         !end_requested();
+  return options_.descendants == Descendants::release && job_ > 0 && !leader_alive_ &&
+         helper_ == 0 && !end_requested();
 }
 
 // Called in a turn after the one that reaped the program. What came or was due until then (an order
@@ -137,7 +138,7 @@ bool Guard::has_left_members() const {
 //    3. The backstop, which does not stand down yet, kills members. The lock is safe.
 void Guard::leave_members() {
   backstop_->stand_down();
-  cgroup_.let_members_out(later(Clock::now(), longest_move));
+  cgroup_.move_members_out(later(Clock::now(), longest_move));
   leave(event::TreeLeft{status_, expired_});
 }
 
@@ -158,7 +159,7 @@ void Guard::give_up_holds() {
 }
 
 void Guard::obey(Channel::Received& r) {
-  if (std::holds_alternative<order::Hold>(r.message)) {
+  if (std::holds_alternative<order::HoldFds>(r.message)) {
     receive_holds(r);
   } else if (const auto* start = std::get_if<order::Start>(&r.message)) {
     receive_holds(r);
@@ -168,7 +169,7 @@ void Guard::obey(Channel::Received& r) {
   } else if (const auto* signal = std::get_if<order::Signal>(&r.message)) {
     if (signal->whole_tree) signal_tree(signal->number);
     // a stopped job would not get to what it does at its end
-    else if (!stops(signal->number) || !end_requested()) signal_job(signal->number);
+    else if (!is_stop_signal(signal->number) || !end_requested()) signal_job(signal->number);
     set_deadlines(signal->when);
   }
 }
@@ -180,7 +181,7 @@ void Guard::set_deadlines(const GuardDeadlines& when) {
 }
 
 void Guard::receive_holds(Channel::Received& r) {
-  lacks_holds_ |= r.lacks;
+  lacks_holds_ |= r.misses_fds;
   std::move(r.attached.begin(), r.attached.end(), std::back_inserter(holds_));
 }
 
@@ -189,7 +190,7 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   if (lacks_holds_) return cannot_start({"recvmsg", EMFILE});
   if (failed_) return cannot_start(failed_);  // it would see no end, no deadline or no orphan
   if (!children_) return cannot_start({"open", EMFILE});
-  if (r.cut) return cannot_start({"execve", E2BIG});
+  if (r.is_truncated) return cannot_start({"execve", E2BIG});
   when_ = order.when;
   if (Clock::now() >= when_.term_at) {  // the guard was suspended past it
     give_up_holds();
@@ -214,19 +215,19 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   // Also where the backstop has the last process that is allowed: a run that gave that up would
   // fail with the next process of this user, and until then promise less without a word.
   if (job_ < 0) return cannot_start({"clone", fork_error});
-  if (terms_.max_run > 0us) run_until_ = later(Clock::now(), terms_.max_run);
+  if (options_.max_run > 0us) run_until_ = later(Clock::now(), options_.max_run);
   ::setpgid(job_, group_);  // parent and child both call it; EACCES after the exec is fine
   if (group_ == 0) {
     group_ = ::getpgid(job_);
     own_group_ = group_ == job_;  // not where setpgid is refused
   }
   leader_alive_ = true;
-  entry_.let_go_of_inherited();
+  entry_.close_inherited();
 }
 
 bool Guard::end_requested() const {
   return sweeping_ || stop_by() != no_deadline ||
-         (expired_ && terms_.on_lost.what == OnLost::Do::kill);
+         (expired_ && options_.on_lost.what == OnLost::Do::kill);
 }
 
 void Guard::cannot_start(const FailedCall& call) {
@@ -281,27 +282,27 @@ void Guard::check_max_run(Deadline now) {
   if (sweeping_ || expired_) return;
   run_stop_by_ = later(now, lock_.kill_after);
   report(event::MaxRunOver{});
-  signal_tree(terms_.end_signal);
+  signal_tree(options_.end_signal);
 }
 
 void Guard::lose(Deadline now) {
-  if (terms_.on_lost.what == OnLost::Do::exec) {
+  if (options_.on_lost.what == OnLost::Do::exec) {
     // one more member of the tree: dlock waits for it, and it is killed with the tree
-    helper_child_.emplace(std::vector<std::string>{"sh", "-c", terms_.on_lost.command},
+    helper_child_.emplace(std::vector<std::string>{"sh", "-c", options_.on_lost.command},
                           Child::How{environment_.data(), entry_.signals(), 0}, "/bin/sh");
     helper_ = start_child(*helper_child_, -1);
     if (helper_ < 0) {  // no process available: at least the job gets the end signal
       helper_ = 0;
-      return signal_tree(terms_.end_signal);
+      return signal_tree(options_.end_signal);
     }
     ::setpgid(helper_, helper_);
     helper_until_ = later(now, lock_.ttl);
     return;
   }
   // another signal only informs, even stopped processes
-  const bool ends = terms_.on_lost.what == OnLost::Do::kill;
-  if (ends) signal_tree(terms_.end_signal);
-  else signal_tree(terms_.on_lost.signal, Stopped::stay);
+  const bool ends = options_.on_lost.what == OnLost::Do::kill;
+  if (ends) signal_tree(options_.end_signal);
+  else signal_tree(options_.on_lost.signal, Stopped::stay);
 }
 
 void Guard::start_sweep() {

@@ -10,7 +10,7 @@
 #include "job/entry.hpp"
 #include "job/inner_holds.hpp"
 #include "job/job_cgroup.hpp"
-#include "job/job_terms.hpp"
+#include "job/job_options.hpp"
 #include "job/message.hpp"
 #include "job/process.hpp"
 #include "job/timer.hpp"
@@ -36,11 +36,11 @@ struct GuardedLock {
 // system is out of descriptors.
 class Guard {
  public:
-  Guard(Channel channel, const Entry& entry, const JobTerms& terms, GuardedLock lock,
+  Guard(Channel channel, const Entry& entry, const JobOptions& options, GuardedLock lock,
         InnerHolds& inner)
       : channel_(std::move(channel)),
         entry_(entry),
-        terms_(terms),
+        options_(options),
         lock_(std::move(lock)),
         inner_(inner) {}
   [[noreturn]] void run();
@@ -76,7 +76,7 @@ class Guard {
 
   Channel channel_;
   const Entry& entry_;
-  const JobTerms& terms_;
+  const JobOptions& options_;
   const GuardedLock lock_;
   InnerHolds& inner_;
   // Copies: the original memory now holds our process title. Neither changes while a child is about

@@ -93,7 +93,7 @@ FailedCall InnerHolds::listen(std::string_view run, Killer who) {
 }
 
 void InnerHolds::watch(std::vector<pollfd>& out) const {
-  for (const Hold& h : holds_)
+  for (const HeldLock& h : holds_)
     out.push_back({h.is_orphan ? -1 : h.socket.get(), 0, 0});  // its end of file alone
   if (is_full_) return;
   for (const Fd& offer : offers_) out.push_back({offer.get(), POLLIN, 0});
@@ -108,7 +108,7 @@ void InnerHolds::serve() {
   watch(ready);
   if (::poll(ready.data(), ready.size(), 0) <= 0) return;
   auto state = ready.cbegin();
-  std::erase_if(holds_, [&](Hold& h) {
+  std::erase_if(holds_, [&](HeldLock& h) {
     if ((state++)->revents == 0) return false;
     char text = 0;
     h.is_orphan = ::recv(h.socket.get(), &text, sizeof text, MSG_PEEK | MSG_DONTWAIT) > 0;

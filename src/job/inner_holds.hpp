@@ -36,14 +36,14 @@ class InnerHolds {
   void clear();
 
  private:
-  struct Hold {
+  struct HeldLock {
     Fd socket;
     bool is_orphan = false;  // its guard died, and nobody knows whether its job is dead
   };
   void accept();
   bool read(const Fd& offer);  // true: nothing more comes
 
-  std::vector<Hold> holds_;
+  std::vector<HeldLock> holds_;
   std::vector<Fd> offers_;  // connections on which a socket is to come
   Fd listener_;
   bool is_full_ = false;  // descriptors are scarce: what comes stays unread, and is kept there

@@ -123,7 +123,7 @@ void JobCgroup::kill() const {
 // 1. the list is read;  2. a member of it, which is no child of the guard, ends and is reaped;
 // 3. its pid becomes that of a process outside of the job: this one is moved to the cgroup around
 //    ours, and not killed. The kernel uses a pid again only after all others.
-void JobCgroup::let_members_out(Deadline until) const {
+void JobCgroup::move_members_out(Deadline until) const {
   const Fd around(
       ::open((path_.substr(0, path_.rfind('/')) + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
   const Fd list(dir_ ? ::openat(dir_.get(), "cgroup.procs", O_RDONLY | O_CLOEXEC) : -1);

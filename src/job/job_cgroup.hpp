@@ -18,7 +18,7 @@ class JobCgroup {
 
   void kill() const;  // every member, atomically; needs no descriptor
   // Moves the members into the cgroup around it, as far as it gets until then.
-  void let_members_out(Deadline until) const;
+  void move_members_out(Deadline until) const;
   void remove();  // once it is empty, otherwise it stays
   // Also those that killed guards left beside it. It looks at each that is there, in use or not, so
   // this is not for the thousand who wait at once, nor for the way to a job.

@@ -108,12 +108,12 @@ int Channel::send_with(const Message& m, std::string_view payload, const std::ve
   };
   std::size_t from = 0;
   for (; fds.size() - from > most_attached; from += most_attached)
-    if (const int error = send(order::Hold{}, {}, from, most_attached); error != 0) return error;
+    if (const int error = send(order::HoldFds{}, {}, from, most_attached); error != 0) return error;
   return send(m, payload, from, fds.size() - from);
 }
 
-Channel::Got Channel::receive(Received& out) {
-  if (!open()) return Got::closed;
+Channel::ReceiveResult Channel::receive(Received& out) {
+  if (!open()) return ReceiveResult::closed;
   static char payload[max_payload];  // one message at a time, whatever the channel
   iovec parts[2] = {{&out.message, sizeof out.message}, {payload, sizeof payload}};
   msghdr h{};
@@ -129,13 +129,13 @@ Channel::Got Channel::receive(Received& out) {
     n = ::recvmsg(fd(), &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n >= 0 || errno != ECONNRESET) break;
   }
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Got::nothing;
-  if (n < static_cast<ssize_t>(sizeof out.message)) return Got::closed;
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return ReceiveResult::nothing;
+  if (n < static_cast<ssize_t>(sizeof out.message)) return ReceiveResult::closed;
   out.payload = {payload, static_cast<std::size_t>(n) - sizeof out.message};
-  out.lacks = (h.msg_flags & MSG_CTRUNC) != 0;
-  out.cut = (h.msg_flags & MSG_TRUNC) != 0;
+  out.misses_fds = (h.msg_flags & MSG_CTRUNC) != 0;
+  out.is_truncated = (h.msg_flags & MSG_TRUNC) != 0;
   Attached::take(h, out.attached);
-  return Got::message;
+  return ReceiveResult::message;
 }
 
 }  // namespace dlock::run

@@ -16,7 +16,7 @@ namespace dlock::run {
 namespace order {
 
 // Descriptors to hold that do not fit into Start, which follows.
-struct Hold {};
+struct HoldFds {};
 // Fork the job; payload: environment; descriptors to hold may come with it.
 struct Start {
   bool same_group = false;
@@ -37,12 +37,12 @@ struct Signal {
 
 // An order to the guard, or what it answers.
 using Message =
-    std::variant<order::Hold, order::Start, order::Deadlines, order::Signal, GuardEvent>;
+    std::variant<order::HoldFds, order::Start, order::Deadlines, order::Signal, GuardEvent>;
 static_assert(std::is_trivially_copyable_v<Message>);
 
 class Channel {
  public:
-  enum class Got { message, nothing, closed };
+  enum class ReceiveResult { message, nothing, closed };
   // The kernel accepts no environment string longer than 128 KiB.
   static constexpr std::size_t max_payload = 160 * 1024;
 
@@ -62,21 +62,21 @@ class Channel {
   bool send_and_wait(const Message&);  // blocks while the peer's queue is full
 
   // One message with its payload and descriptors, at once or not at all; descriptors beyond one
-  // message's limit go ahead in Hold. 0, or an errno: EAGAIN of a peer that has not read earlier
+  // message's limit go ahead in HoldFds. 0, or an errno: EAGAIN of a peer that has not read earlier
   // messages, EPIPE and ECONNRESET of a dead peer, ETOOMANYREFS when too many descriptors of this
   // user are in sockets, EMSGSIZE. Errors that may pass are retried, for a fifth of a second at
   // most.
   int send_with(const Message&, std::string_view payload, const std::vector<int>& fds);
 
-  // A payload longer than max_payload is truncated, and `cut` is set.
+  // A payload longer than max_payload is truncated, and `is_truncated` is set.
   struct Received {
     Message message{};
     std::string_view payload;  // valid until this process receives again, by any channel
     std::vector<Fd> attached;
-    bool lacks = false;  // some attached descriptors did not arrive (EMFILE)
-    bool cut = false;
+    bool misses_fds = false;  // some attached descriptors did not arrive (EMFILE)
+    bool is_truncated = false;
   };
-  Got receive(Received&);
+  ReceiveResult receive(Received&);
 
  private:
   void keep(const Message&);

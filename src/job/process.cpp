@@ -139,7 +139,7 @@ bool is_ancestor(const ProcessId& wanted) {
 }
 
 // When a process in between dies during the walk, its children move up, and the walk is repeated.
-bool is_below_us(pid_t pid) {
+bool is_descendant(pid_t pid) {
   const pid_t us = ::getpid();
   for (int tries = 0; tries < 3; ++tries) {
     pid_t at = pid;
@@ -189,7 +189,7 @@ void signal_descendants(const OwnChildren& own, pid_t group, int signal, Deadlin
     if (children.contains(p)) continue;
     if (Clock::now() >= until) return;
     const Fd pin(static_cast<int>(::syscall(SYS_pidfd_open, p, 0)));
-    if (pin && is_below_us(p) && wanted(p))
+    if (pin && is_descendant(p) && wanted(p))
       ::syscall(SYS_pidfd_send_signal, pin.get(), signal, nullptr, 0);
   }
 }

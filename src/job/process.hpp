@@ -73,7 +73,7 @@ class OwnChildren {
 std::vector<pid_t> descendants_of(pid_t root, Deadline until);
 
 // Whether the process with this pid now is a descendant of ours.
-bool is_below_us(pid_t);
+bool is_descendant(pid_t);
 
 // Signals our descendants in `group` (0: all of them), as far as it gets until then. A child's pid
 // cannot be reused before we reap it; deeper processes are pinned by a pidfd and only then checked

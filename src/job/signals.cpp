@@ -35,16 +35,16 @@ void drop_pending(int signal) {
   ::sigtimedwait(&one, nullptr, &none);
 }
 
-void let_through(int signal) {
+void deliver_pending(int signal) {
   const sigset_t one = just(signal);
   ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
   ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
 }
 
 void default_action(int signal) {
-  if (stops(signal) && is_pending(SIGCONT)) return;
+  if (is_stop_signal(signal) && is_pending(SIGCONT)) return;
   ::kill(::getpid(), signal);
-  let_through(signal);
+  deliver_pending(signal);
 }
 
 TerminalModes::TerminalModes(int tty)

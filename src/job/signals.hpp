@@ -12,10 +12,10 @@ namespace dlock::run {
 // time counts once.
 inline constexpr Duration same_request = std::chrono::milliseconds{100};
 
-inline bool ends(int signal) noexcept {
+inline bool is_ending_signal(int signal) noexcept {
   return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT || signal == SIGHUP;
 }
-inline bool stops(int signal) noexcept {
+inline bool is_stop_signal(int signal) noexcept {
   return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
 inline bool ignored_by_default(int signal) noexcept {
@@ -30,7 +30,7 @@ bool group_is_orphaned(pid_t member);
 // Of a blocked signal.
 bool is_pending(int signal);
 void drop_pending(int signal);
-void let_through(int signal);  // unblocked for a moment
+void deliver_pending(int signal);  // unblocked for a moment
 // Stops or dies by `signal`'s default action; a CONT that came since takes back a stop.
 void default_action(int signal);
 

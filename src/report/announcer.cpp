@@ -45,7 +45,7 @@ const char* shell_hint(const Plan& plan, int error) {
 }  // namespace
 
 bool redraws(const Plan& plan) {
-  return !plan.say.quiet && !plan.say.log_json && can_redraw(STDERR_FILENO);
+  return !plan.output.quiet && !plan.output.log_json && can_redraw(STDERR_FILENO);
 }
 
 Announcer::Announcer(const Plan& plan, Output& output)
@@ -70,7 +70,7 @@ void Announcer::report(KeeperEvent& e, const Policy& policy, Deadline now) {
   const auto cases = Overloaded{
       [&](event::StillWaiting& still) {
         Waiting& waiting = still.reply;
-        if (plan_.has_job() && !std::exchange(said_waiting_, true))
+        if (plan_.has_job() && !std::exchange(has_reported_waiting_, true))
           output_.status("waiting", {{"ahead", static_cast<std::int64_t>(waiting.ahead)}});
         if (policy.waiting()) still_waiting(waiting, now);
         if (waiting.sent_at == Deadline{}) return;
@@ -249,17 +249,17 @@ void Announcer::announce(Note note, const std::vector<pid_t>& members, Deadline 
 
 void Announcer::still_waiting(const Waiting& waiting, Deadline now) {
   if (waiting.sent_at > Deadline{}) failing_since_ = no_deadline;
-  if (failing_since_ != no_deadline || !wait_line_.due(now) || plan_.say.quiet) return;
+  if (failing_since_ != no_deadline || !wait_line_.due(now) || plan_.output.quiet) return;
   show(output_.held_line(waiting.holder, waiting.why),
        plan_.traits.fifo ? fmt::format("(position {})", waiting.ahead + 1) : "");
-  wait_line_.said(now);
+  wait_line_.mark_shown(now);
 }
 
 // The store, or its reply is malformed. Reported once that has lasted for 2 s; again each second on
 // a terminal, elsewhere after 10 min at the earliest.
 void Announcer::unreachable(const std::string& why, Deadline now) {
   failing_since_ = std::min(failing_since_, now);
-  if (now < later(failing_since_, 2s) || now < next_failing_ || plan_.say.quiet) return;
+  if (now < later(failing_since_, 2s) || now < next_failing_ || plan_.output.quiet) return;
   show(why);
   next_failing_ = later(now, wait_line_.redrawn() ? Duration{1s} : Duration{10min});
 }

@@ -50,7 +50,7 @@ class Announcer {
 
   // The wait.
   WaitLine wait_line_;
-  bool said_waiting_ = false;
+  bool has_reported_waiting_ = false;
   // no_deadline: the last report was an answer
   Deadline failing_since_ = no_deadline, next_failing_{};
   Waiting answer_{};  // the last one that the store gave

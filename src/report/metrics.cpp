@@ -150,12 +150,12 @@ Result<void> write(const std::string& path, const Key& key, bool begins, const F
 }  // namespace
 
 void Metrics::job_runs() {
-  if (plan_.say.metrics_file.empty()) return;
+  if (plan_.output.metrics_file.empty()) return;
   std::promise<void> done;
   auto written = done.get_future();
   try {
     std::thread([this, done = std::move(done)]() mutable {
-      (void)write(plan_.say.metrics_file, plan_.request.key, true, {}, {});
+      (void)write(plan_.output.metrics_file, plan_.request.key, true, {}, {});
       done.set_value();
     }).detach();
     written_ = std::move(written);
@@ -165,7 +165,7 @@ void Metrics::job_runs() {
 }
 
 Result<void> Metrics::write_end(const Outcome& outcome) {
-  const std::string& file = plan_.say.metrics_file;
+  const std::string& file = plan_.output.metrics_file;
   if (file.empty()) return {};
   if (written_.valid() && written_.wait_for(2 * draft_patience) != std::future_status::ready)
     return fail(Errc::cannot_create,

@@ -18,8 +18,8 @@ Output::Output(const Plan& plan) : plan_(plan), writer_(*new Writer) {
 }
 
 Result<void> Output::open() {
-  for (auto [path, fd, option] : {std::tuple{&plan_.say.status_file, &status_file_, "--status"},
-                                  std::tuple{&plan_.say.trace, &trace_file_, "--trace"}}) {
+  for (auto [path, fd, option] : {std::tuple{&plan_.output.status_file, &status_file_, "--status"},
+                                  std::tuple{&plan_.output.trace, &trace_file_, "--trace"}}) {
     if (path->empty()) continue;
     TRY(opened, open_lines(option, *path));
     *fd = std::move(opened);
@@ -29,9 +29,9 @@ Result<void> Output::open() {
 
 void Output::status(const char* name, Fields fields, const std::string& milestone) {
   const std::string& key = plan_.request.key.text();
-  if (plan_.say.verbosity > 0 && !milestone.empty()) {
+  if (plan_.output.verbosity > 0 && !milestone.empty()) {
     inform(fmt::format("{}: {}", printable(key), milestone));
-  } else if (plan_.say.verbosity > 1) {
+  } else if (plan_.output.verbosity > 1) {
     std::string line = fmt::format("{}: {}", key, name);
     const char* between = ": ";
     for (const auto& [field, value] : fields) {
@@ -46,7 +46,7 @@ void Output::status(const char* name, Fields fields, const std::string& mileston
     }
     inform(printable(line));
   }
-  const int to = status_file_ ? status_file_.get() : plan_.say.status_fd;
+  const int to = status_file_ ? status_file_.get() : plan_.output.status_fd;
   if (to >= 0) writer_.write(to, status_line(name, plan_.request, {fields.begin(), fields.end()}));
 }
 
@@ -83,11 +83,11 @@ void Output::trace_granted(const Lease& lease) {
 }
 
 void Output::inform(std::string_view line) {
-  if (!plan_.say.quiet) message("info", line);
+  if (!plan_.output.quiet) message("info", line);
 }
 
 void Output::warn(std::string_view line) {
-  if (!plan_.say.quiet) message("warning", line);
+  if (!plan_.output.quiet) message("warning", line);
 }
 
 void Output::error(std::string_view line) { message("error", line); }
@@ -96,12 +96,12 @@ void Output::message(const char* level, std::string_view line) {
   if (line.empty()) return;
   writer_.write(STDERR_FILENO,
                 message_line(level, plan_.request.key.text(), line,
-                             plan_.say.log_json ? MessageFormat::json : MessageFormat::text));
+                             plan_.output.log_json ? MessageFormat::json : MessageFormat::text));
 }
 
 Outcome Output::give_up(const Error& e) {
   error(e.message);
-  flush(last_words);
+  flush(exit_flush_time);
   return {false, exit_status(e.code), Outcome::How::error};
 }
 
@@ -139,7 +139,7 @@ std::string Output::held_line(const std::optional<HolderView>& holder,
 }
 
 bool Output::skips_silently() const {
-  return plan_.say.quiet || (plan_.conflict_status == 0 && plan_.say.verbosity == 0);
+  return plan_.output.quiet || (plan_.conflict_status == 0 && plan_.output.verbosity == 0);
 }
 
 std::string Output::busy_line(const std::optional<HolderView>& holder,

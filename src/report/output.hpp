@@ -15,7 +15,7 @@
 namespace dlock::run {
 
 // For a reader of stderr or --status that does not read.
-inline constexpr Duration last_words = std::chrono::seconds{2};
+inline constexpr Duration exit_flush_time = std::chrono::seconds{2};
 
 // The output about one acquisition: messages on stderr, one JSON object per line for --status,
 // and the history for --trace. Any thread may call; nothing here waits for a reader.

@@ -54,9 +54,9 @@ WaitLine::WaitLine(Style style, Deadline since, Write raw, Write say)
       since_(since),
       next_(later(since_, 500ms)) {}
 
-void WaitLine::said(Deadline now) {
-  const bool again = lines_ < static_cast<int>(std::size(said_again));
-  next_ = redrawn_ ? later(now, 1s) : again ? later(since_, said_again[lines_]) : no_deadline;
+void WaitLine::mark_shown(Deadline now) {
+  const bool again = lines_ < static_cast<int>(std::size(repeat_times));
+  next_ = redrawn_ ? later(now, 1s) : again ? later(since_, repeat_times[lines_]) : no_deadline;
   ++lines_;
 }
 

@@ -9,8 +9,8 @@
 
 namespace dlock::run {
 
-inline constexpr Duration said_again[] = {std::chrono::minutes{1}, std::chrono::minutes{10},
-                                          std::chrono::hours{1}};
+inline constexpr Duration repeat_times[] = {std::chrono::minutes{1}, std::chrono::minutes{10},
+                                            std::chrono::hours{1}};
 
 // The parts of "WHY; waiting UNTIL POSITION".
 struct WaitText {
@@ -38,7 +38,7 @@ class WaitLine {
   WaitLine& operator=(const WaitLine&) = delete;
 
   bool due(Deadline now) const noexcept { return now >= next_; }
-  void said(Deadline now);  // when it was due
+  void mark_shown(Deadline now);  // when it was due
   void show(const WaitText&);
   void clear();  // before other output
   bool redrawn() const noexcept { return redrawn_; }

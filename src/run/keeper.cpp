@@ -30,7 +30,7 @@ void Keeper::post(const KeeperAction& a) {
     return lease_.reset();
   }
   start();
-  if (!started_) return cannot(a);
+  if (!started_) return fail_without_thread(a);
   {
     const std::lock_guard lock(mutex_);
     request_ = a;
@@ -53,7 +53,7 @@ bool Keeper::requested() {
 void Keeper::note_end(const ProgramEnded& ended) {
   {
     const std::lock_guard lock(mutex_);
-    ended_ = ended.encode();
+    program_end_ = ended.encode();
   }
   ::eventfd_write(wake_keeper_.get(), 1);
 }
@@ -64,7 +64,7 @@ bool Keeper::is_to_leave() {
 }
 
 void Keeper::report(KeeperEvent e) {
-  wait_.follow(e);
+  wait_.observe(e);
   {
     const std::lock_guard lock(mutex_);
     events_.push_back(std::move(e));
@@ -114,7 +114,7 @@ void Keeper::start() {
 }
 
 // The answer if no thread could be started.
-void Keeper::cannot(const KeeperAction& a) {
+void Keeper::fail_without_thread(const KeeperAction& a) {
   constexpr const char* why = "no thread could be started";
   if (std::holds_alternative<action::Detach>(a)) return report(event::DetachDone{false, why});
   if (lease_) (void)backend_->release(*lease_);
@@ -137,7 +137,7 @@ void Keeper::work() {
     return;  // a held lock may still have a living job: its session must not be ended here
   }
   if (plan_.traits.liveness != Liveness::session) return;
-  place_.reset();
+  waiter_.reset();
   // tells the store that the session is over, unless the process ends first: nothing depends on it
   backend_.reset();
 }
@@ -149,12 +149,12 @@ bool Keeper::try_now() {
   open();
   if (!over_) enqueue();
   if (over_) return false;
-  auto answer = place_->poll(Duration{});
+  auto answer = waiter_->poll(Duration{});
   eventfd_t n = 0;
   ::eventfd_read(wake_keeper_.get(), &n);
-  if (!answer && plan_.one_try()) gave_up(answer.error());
+  if (!answer && plan_.one_try()) give_up_wait(answer.error());
   if (!answer) return false;
-  if (const auto* busy = std::get_if<Busy>(&*answer)) is_busy(*busy);
+  if (const auto* busy = std::get_if<Busy>(&*answer)) end_busy(*busy);
   if (const auto* granted = std::get_if<Granted>(&*answer)) accept(*granted);
   return lease_.has_value();
 }

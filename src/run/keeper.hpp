@@ -48,10 +48,10 @@ class Keeper {
   void post(const KeeperAction&);
 
  private:
-  void cannot(const KeeperAction&);
+  void fail_without_thread(const KeeperAction&);
   std::optional<KeeperAction> request();  // removes it
   bool requested();
-  void take_end();
+  void take_program_end();
   bool is_to_leave();  // the queue, by a request, which is removed
   void report(KeeperEvent);
   void finish(KeeperEvent last);
@@ -61,15 +61,15 @@ class Keeper {
   void enqueue();
   void acquire();
   void fail_wait(const Error&);
-  void gave_up(const Error&);
-  void is_crowded(const Waiting&);
-  void is_busy(const Busy&);
-  Result<Progress> look(Waiting);
+  void give_up_wait(const Error&);
+  void end_crowded(const Waiting&);
+  void end_busy(const Busy&);
+  Result<Progress> inspect_key(Waiting);
   Duration slice(Duration left, Clock::duration waited, const std::optional<Waiting>& last) const;
   void accept(const Granted&);
   bool note_start(const Lease&);
   std::string withdraw_start(const Lease&);
-  void forget_noted(const Lease&);
+  void forget_recorded_start(const Lease&);
   void hold();
   bool renew();
   void detach(const action::Detach&);
@@ -89,7 +89,7 @@ class Keeper {
   std::mutex mutex_;
   std::vector<KeeperEvent> events_;
   std::optional<KeeperAction> request_;
-  std::string ended_;  // for the next renewal
+  std::string program_end_;  // for the next renewal
 
   bool started_ = false;
 
@@ -98,12 +98,12 @@ class Keeper {
   std::unique_ptr<Backend> backend_;
   Health health_;           // after the last request
   std::size_t warned_ = 0;  // of its warnings have been passed on
-  std::unique_ptr<Waiter> place_;
+  std::unique_ptr<Waiter> waiter_;
   std::optional<Lease> lease_;
   int alarm_fd_ = -1;
   Deadline renew_at_{};
   // --once-per, since our start was noted, or may be
-  std::optional<StartChange> noted_;
+  std::optional<StartChange> recorded_start_;
   WaitEnd wait_;
   bool queued_ = false, over_ = false;
   unsigned seed_ = 0;

@@ -42,10 +42,10 @@ bool Keeper::renew() {
   return false;
 }
 
-void Keeper::take_end() {
+void Keeper::take_program_end() {
   const std::lock_guard lock(mutex_);
-  if (ended_.empty()) return;
-  lease_->ended = std::exchange(ended_, {});
+  if (program_end_.empty()) return;
+  lease_->ended = std::exchange(program_end_, {});
   if (plan_.traits.liveness == Liveness::process) renew_at_ = Clock::now();
 }
 
@@ -80,7 +80,7 @@ void Keeper::hold() {
       else detach(*last);
     }
     if (lost || over_) continue;
-    take_end();
+    take_program_end();
     pollfd p[] = {{alarm_fd_, POLLIN, 0}, {soon ? -1 : outage_fd, POLLIN, 0}};
     ::poll(p, 2, 0);
     if (p[1].revents != 0) {
@@ -96,7 +96,7 @@ void Keeper::hold() {
 }
 
 void Keeper::detach(const action::Detach& order) {
-  if (order.forget_start) forget_noted(*lease_);
+  if (order.forget_start) forget_recorded_start(*lease_);
   const auto answer = backend_->detach(*lease_, order.span, run_end(order.outcome));
   if (!answer) return report(event::DetachDone{false, answer.error().message});
   if (const auto* gone = std::get_if<Lost>(&*answer))
@@ -128,7 +128,7 @@ std::optional<RunEnd> Keeper::run_end(const Outcome& outcome) const {
 }
 
 void Keeper::release(const action::Release& order) {
-  if (order.forget_start) forget_noted(*lease_);
+  if (order.forget_start) forget_recorded_start(*lease_);
   const auto answer =
       release_until(later(Clock::now(), plan_.timing.op_timeout), run_end(order.outcome));
   if (!answer) return finish(event::ReleaseDone{false, answer.error().message, true});

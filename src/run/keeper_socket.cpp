@@ -49,8 +49,8 @@ std::string this_boot() {
 
 // There is no listener: is the keeper dead, or in another namespace? In the same boot and
 // namespaces its socket or pid would be visible, so it is dead.
-bool is_dead(const KeeperPlace& keeper) {
-  const KeeperPlace here = KeeperPlace::of_this_process({});
+bool is_dead(const KeeperAddress& keeper) {
+  const KeeperAddress here = KeeperAddress::of_this_process({});
   if (keeper.boot.empty() || keeper.boot != here.boot) return false;
   if (keeper.network != 0 && keeper.network == here.network) return true;
   if (keeper.processes == 0 || keeper.processes != here.processes || keeper.pid <= 0) return false;
@@ -62,19 +62,19 @@ bool is_dead(const KeeperPlace& keeper) {
 
 }  // namespace
 
-KeeperPlace KeeperPlace::of_this_process(std::string name) {
+KeeperAddress KeeperAddress::of_this_process(std::string name) {
   return {std::move(name), this_boot(), own_namespace("net"), own_namespace("pid"), ::getpid()};
 }
 
-std::string KeeperPlace::text() const {
+std::string KeeperAddress::text() const {
   return fmt::format("{}.{}.{}.{}.{}", name, boot, network, processes, pid);
 }
 
-KeeperPlace KeeperPlace::parse(std::string_view text) {
+KeeperAddress KeeperAddress::parse(std::string_view text) {
   const auto number = [&]<class T>(T& to) {
     to = parse_number<T>(next_part(text, '.')).value_or(0);
   };
-  KeeperPlace k{std::string(next_part(text, '.'))};
+  KeeperAddress k{std::string(next_part(text, '.'))};
   k.boot = next_part(text, '.');
   number(k.network);
   number(k.processes);
@@ -91,7 +91,7 @@ Result<Fd> listen_as_keeper(std::string_view name) {
   return fd;
 }
 
-Result<KeeperAnswer> query_keeper(const KeeperPlace& keeper, std::string_view what,
+Result<KeeperAnswer> query_keeper(const KeeperAddress& keeper, std::string_view what,
                                   const Owner& owner) {
   const AbstractAddress at = address_of(keeper.name);
   const Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));

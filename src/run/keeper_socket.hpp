@@ -20,15 +20,15 @@ enum class KeeperAnswer { done, not_held, unknown };
 // The address of a keeper, detailed enough to tell a dead one from an unreachable one: an abstract
 // socket is visible in one network namespace only, a pid in one pid namespace, and both in one boot
 // of one machine.
-struct KeeperPlace {
+struct KeeperAddress {
   std::string name;           // of the socket
   std::string boot{};         // of this boot, 16 hex digits; empty: not known
   std::uint64_t network = 0;  // namespaces, by inode; 0: not known
   std::uint64_t processes = 0;
   pid_t pid = 0;
 
-  static KeeperPlace of_this_process(std::string name);
-  static KeeperPlace parse(std::string_view text);  // missing or malformed parts are unknown
+  static KeeperAddress of_this_process(std::string name);
+  static KeeperAddress parse(std::string_view text);  // missing or malformed parts are unknown
   std::string text() const;
 };
 
@@ -39,7 +39,7 @@ Result<Fd> listen_as_keeper(std::string_view name);
 // to be dead, and the lock ended with it. Errc::unavailable: it cannot be reached from here, and
 // may live. Errc::timed_out: no answer within 5 s, or the keeper does not know the lock's state.
 // Errc::denied: another user answers.
-Result<KeeperAnswer> query_keeper(const KeeperPlace&, std::string_view what, const Owner&);
+Result<KeeperAnswer> query_keeper(const KeeperAddress&, std::string_view what, const Owner&);
 
 // One received request. An empty `what`: none that gets an answer.
 struct KeeperRequest {

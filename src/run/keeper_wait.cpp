@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr int most_tries_to_note = 100;
+constexpr int most_tries_to_record = 100;
 
 template <class Call>
 auto twice(Call call) {
@@ -29,7 +29,7 @@ void Keeper::enqueue() {
   queued_ = false;
   output_.trace_attempt(attempt_.owner);
   auto queued = backend_->enqueue(attempt_);
-  if (queued) place_ = std::move(*queued);
+  if (queued) waiter_ = std::move(*queued);
   else fail_wait(queued.error());
 }
 
@@ -40,7 +40,7 @@ void Keeper::accept(const Granted& granted) {
   };
   const bool all = hold(granted.hold_fd) &&
                    std::all_of(granted.more_holds.begin(), granted.more_holds.end(), hold);
-  place_.reset();
+  waiter_.reset();
   if (!all) {
     (void)backend_->release(granted.lease);
     return fail_wait({Errc::unavailable, "out of descriptors for the guard"});
@@ -70,7 +70,7 @@ bool Keeper::note_start(const Lease& lease) {
     return false;
   };
   Error error{Errc::unavailable, "others note starts all the time"};
-  for (int tries = 0; tries < most_tries_to_note; ++tries) {
+  for (int tries = 0; tries < most_tries_to_record; ++tries) {
     const auto known = twice([&] { return backend_->starts(lease.key); });
     if (!known) {
       error = known.error();
@@ -83,7 +83,7 @@ bool Keeper::note_start(const Lease& lease) {
                      output_.started_line(Duration{known->now - known->last->at}), true);
     // until: partly random, so that a repeated change does not take the start of another, who read
     // the same, for ours
-    const auto keep = plan_.once_per->keep().count();
+    const auto keep = plan_.once_per->retention().count();
     const Start mine{
         known->now,
         known->now + keep + ::rand_r(&seed_) % std::clamp<std::int64_t>(keep / 10, 1, 1'000'000)};
@@ -94,7 +94,7 @@ bool Keeper::note_start(const Lease& lease) {
       return refused(plan_.conflict_status, output_.started_ahead_line(ahead, record), true);
     }
     // --again: a withdrawal must not bring back a start in the future (OncePer::ahead)
-    noted_ = {ahead > 0us ? mine : known->last, mine};
+    recorded_start_ = {ahead > 0us ? mine : known->last, mine};
     if (noted) return true;
     (void)withdraw_start(lease);
     if (done && *done == Noted::other_start) continue;
@@ -108,9 +108,9 @@ bool Keeper::note_start(const Lease& lease) {
 
 // Text: why the start may still be noted.
 std::string Keeper::withdraw_start(const Lease& lease) {
-  if (!noted_) return {};
-  const auto done = backend_->note_start(lease, {noted_->is, noted_->was});
-  noted_.reset();
+  if (!recorded_start_) return {};
+  const auto done = backend_->note_start(lease, {recorded_start_->is, recorded_start_->was});
+  recorded_start_.reset();
   if (!done) return done.error().message;
   if (*done == Noted::not_held) return "the lock has ended";
   return *done == Noted::yes ? "" : "another start was noted since";
@@ -118,7 +118,7 @@ std::string Keeper::withdraw_start(const Lease& lease) {
 
 // Of a command that was not started, or failed. A withdrawal that is not confirmed leaves the start
 // noted: then the period has had its run.
-void Keeper::forget_noted(const Lease& lease) {
+void Keeper::forget_recorded_start(const Lease& lease) {
   const std::string why = withdraw_start(lease);
   if (why.empty()) return;
   output_.error(
@@ -132,31 +132,31 @@ void Keeper::fail_wait(const Error& e) {
 }
 
 // After one try, or an error that a retry does not fix.
-void Keeper::gave_up(const Error& e) {
+void Keeper::give_up_wait(const Error& e) {
   // Nothing to undo if nothing was ever sent; otherwise best effort: a remainder ends by its ttl.
   const bool unknown = e.code == Errc::timed_out || e.code == Errc::protocol;
   // several: the error may be that of the second
-  if (wait_.reached() || unknown || plan_.several()) (void)place_->cancel();
+  if (wait_.reached() || unknown || plan_.several()) (void)waiter_->cancel();
   output_.trace("info", "acquire");
   fail_wait(e);
 }
 
-void Keeper::is_busy(const Busy& busy) {
+void Keeper::end_busy(const Busy& busy) {
   if (busy.sent_at == Deadline{}) return fail_wait({Errc::unavailable, busy.why});
   output_.trace("fail", "acquire");
   finish(event::WaitEnded{plan_.conflict_status, true, output_.busy_line(busy.holder, busy.why)});
 }
 
 // --max-waiters. What cannot be cancelled leaves the queue by its patience.
-void Keeper::is_crowded(const Waiting& last) {
-  (void)twice([&] { return place_->cancel(); });
+void Keeper::end_crowded(const Waiting& last) {
+  (void)twice([&] { return waiter_->cancel(); });
   output_.trace("fail", "acquire");
   finish(event::WaitEnded{plan_.conflict_status, true, output_.crowded_line(last)});
 }
 
 // A waiter that sleeps in the queue brings no answer. Shortly before the end of the wait the store
 // is asked whether it is reachable, and which owner holds the lock now.
-Result<Progress> Keeper::look(Waiting last) {
+Result<Progress> Keeper::inspect_key(Waiting last) {
   last.sent_at = Clock::now();
   const auto view = backend_->inspect(plan_.request.key);
   if (!view && retryable(view.error().code)) return fail(view.error());
@@ -168,40 +168,42 @@ Result<Progress> Keeper::look(Waiting last) {
 }
 
 void Keeper::acquire() {
-  if (!place_) enqueue();
+  if (!waiter_) enqueue();
   if (over_) return;
   const Deadline began = Clock::now();
   Duration retry = first_retry;
-  std::optional<Waiting> last;  // since the last error
-  bool told = false;            // why there was no answer
+  std::optional<Waiting> last;      // since the last error
+  bool has_reported_error = false;  // why there was no answer
 
   for (bool tried = false;; tried = true) {
     const Duration left = until(wait_.until());
-    const bool looks = last && !health_.grants_nothing && left <= last_query && wait_.stale();
+    const bool inspects = last && !health_.grants_nothing && left <= last_query && wait_.stale();
     if (is_to_leave()) {
-      if (looks && left <= 0us)  // there was no last second: the machine was suspended
-        if (auto seen = look(*last))
+      if (inspects && left <= 0us)  // there was no last second: the machine was suspended
+        if (auto seen = inspect_key(*last))
           report(event::StillWaiting{std::get<Waiting>(*std::move(seen))});
-      (void)twice([&] { return place_->cancel(); });
+      (void)twice([&] { return waiter_->cancel(); });
       return finish(event::WaitLeft{});
     }
     if (left <= 0us && tried) {  // the main thread is about to end the wait
       nap(time_to_leave);
       continue;
     }
-    auto answer = looks ? look(*last) : place_->poll(slice(left, Clock::now() - began, last));
-    if (!looks) read_health();
+    auto answer =
+        inspects ? inspect_key(*last) : waiter_->poll(slice(left, Clock::now() - began, last));
+    if (!inspects) read_health();
     if (!answer) {
       const Error& e = answer.error();
       const bool too_long = !plan_.wait && Clock::now() >= wait_.retried_until();
-      if (!retryable(e.code) || plan_.one_try() || too_long) return gave_up(e);
-      wait_.failed();
+      if (!retryable(e.code) || plan_.one_try() || too_long) return give_up_wait(e);
+      wait_.mark_unreachable();
       // What it said before says nothing of a store that refuses now. An error from beyond the end,
       // of a machine that slept, says nothing of the wait: leaving asks once more.
       if (until(wait_.until()) > 0us) last.reset();
       // When dlock is to leave, the request may have been interrupted: an earlier error says more.
-      if (!requested() || !told) report(event::NoAnswer{.reached = false, .why = e.message});
-      told = true;
+      if (!requested() || !has_reported_error)
+        report(event::NoAnswer{.reached = false, .why = e.message});
+      has_reported_error = true;
       nap(std::min(jitter(retry), std::max<Duration>(until(wait_.retried_until()), 0us)));
       retry = std::min(retry * 2, last_retry);
       continue;
@@ -214,12 +216,12 @@ void Keeper::acquire() {
       }
       return accept(*granted);
     }
-    if (const auto* busy = std::get_if<Busy>(&*answer)) return is_busy(*busy);
+    if (const auto* busy = std::get_if<Busy>(&*answer)) return end_busy(*busy);
     last = std::move(std::get<Waiting>(*answer));
     if (!health_.grants_nothing && !std::exchange(queued_, true)) {
       output_.trace("queued", "acquire");
       if (plan_.max_waiters && last->ahead >= static_cast<std::size_t>(*plan_.max_waiters))
-        return is_crowded(*last);
+        return end_crowded(*last);
     }
     if (health_.grants_nothing) {  // to any owner: whether the lock is held is unknown
       last->sent_at = {};
@@ -244,8 +246,8 @@ Duration Keeper::slice(Duration left, Clock::duration waited,
   if (waited < first_report) at(first_report);
   else if (!last) due = first_report;
   else if (redraws(plan_)) due = redrawn_report;
-  else if (!plan_.say.quiet)
-    for (const Duration line : said_again) at(line);
+  else if (!plan_.output.quiet)
+    for (const Duration line : repeat_times) at(line);
   // until its grace ends, what it says changes soon
   if (health_.grants_nothing) due = std::min<Duration>(due, redrawn_report);
   return std::clamp<Duration>(before_query, 0us, due);

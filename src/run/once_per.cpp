@@ -94,7 +94,7 @@ std::int64_t OncePer::next_after(std::int64_t wall_micros) const {
   return std::int64_t{std::mktime(&t)} * 1'000'000;
 }
 
-Duration OncePer::keep() const {
+Duration OncePer::retention() const {
   constexpr Duration longest[] = {0h, 2h, 26h, 7 * 24h + 2h, 31 * 24h + 2h};
   return calendar == Calendar::none ? period : longest[static_cast<std::size_t>(calendar)];
 }

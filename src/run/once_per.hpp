@@ -36,7 +36,7 @@ struct OncePer {
   // microseconds since 1970.
   std::int64_t next_after(std::int64_t wall_micros) const;
 
-  Duration keep() const;  // after which the record of a start is not needed
+  Duration retention() const;  // after which the record of a start is not needed
 };
 
 }  // namespace dlock::run

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "job/job_terms.hpp"
+#include "job/job_options.hpp"
 #include "run/once_per.hpp"
 #include "run/timing.hpp"
 #include "run/wait_end.hpp"
@@ -15,7 +15,7 @@
 
 namespace dlock::run {
 
-struct Say {
+struct OutputOptions {
   bool quiet = false;     // no messages but errors
   bool log_json = false;  // messages as one JSON object per line
   int verbosity = 0;
@@ -25,7 +25,7 @@ struct Say {
 };
 
 // What the command line says of a run, as it is: cli/options reads it, and a Plan has it.
-struct Terms : JobTerms {
+struct RunOptions : JobOptions {
   std::optional<Duration> wait;     // nullopt: for ever; zero: one try
   std::optional<int> max_waiters;   // as many before this one: busy; only if Traits::fifo
   int conflict_status = 75;         // -E
@@ -35,7 +35,7 @@ struct Terms : JobTerms {
   bool until_success = false;       // --once-per: a command that failed does not count
 };
 
-struct Plan : Terms {
+struct Plan : RunOptions {
   // The lock. open: for one key; called by the keeper alone.
   std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
   Traits traits;
@@ -57,10 +57,10 @@ struct Plan : Terms {
   std::optional<Handle> handle;
 
   // Without a job: the lock is not held by us at all, or until dlock is asked to end, or so long.
-  bool stays = false;
+  bool holds_until_asked = false;
   Duration max_hold{};  // zero: no limit
 
-  Say say;
+  OutputOptions output;
 
   bool one_try() const noexcept { return wait == Duration{}; }
   bool has_job() const noexcept { return command != nullptr; }

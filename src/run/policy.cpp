@@ -20,7 +20,7 @@ constexpr Duration first_pause = 100ms, longest_pause = 2s;
 
 Actions Policy::step(const Event& e, Deadline now) {
   actions_.clear();
-  if (const auto* reported = std::get_if<KeeperEvent>(&e)) wait_.follow(*reported);
+  if (const auto* reported = std::get_if<KeeperEvent>(&e)) wait_.observe(*reported);
   if (phase_ != Phase::over) on(e, now);
   return std::move(actions_);
 }
@@ -133,7 +133,7 @@ void Policy::on(const event::WaitLeft&, Deadline) {
 void Policy::on(const event::HandedOver& e, Deadline now) {
   if (phase_ != Phase::holding) return;
   if (!e.done) return end_hold({false, status_failed_holding, How::failed}, now);
-  if (!plan_.stays) return end({});
+  if (!plan_.holds_until_asked) return end({});
   if (plan_.max_hold > 0us) hold_until_ = later(granted_at_, plan_.max_hold);
 }
 
@@ -146,7 +146,7 @@ void Policy::on(const event::EndRequested& e, Deadline now) {
 
 // A loss comes first, whatever asks for the end.
 void Policy::end_hold(Outcome outcome, Deadline now) {
-  if (plan_.stays && now >= when_.kill_at) return lose_hold(now);
+  if (plan_.holds_until_asked && now >= when_.kill_at) return lose_hold(now);
   requested_end_ = outcome;
   release(now);
 }
@@ -158,7 +158,7 @@ void Policy::lose_hold(Deadline now) {
 
 // ---- the user's signals ------------------------------------------------------------------------
 
-bool Policy::same_again(int signal, Deadline now) {
+bool Policy::is_repeated(int signal, Deadline now) {
   const bool same = signal == last_end_ && now - ended_at_ < same_request;
   if (!same) {
     last_end_ = signal;
@@ -170,28 +170,28 @@ bool Policy::same_again(int signal, Deadline now) {
 void Policy::on(const event::Signal& e, Deadline now) {
   switch (phase_) {
     case Phase::waiting:
-      if (stops(e.number)) return act(action::StopSelf{e.number});
+      if (is_stop_signal(e.number)) return act(action::StopSelf{e.number});
       if (e.number == SIGCONT) return act(action::CancelStop{});
       if (ignored_by_default(e.number)) return;
       requested_end_ = Outcome{true, e.number, How::signal};
-      (void)same_again(e.number, now);
+      (void)is_repeated(e.number, now);
       return leave(now);
     case Phase::leaving:
-      if (!ends(e.number) || same_again(e.number, now)) return;
+      if (!is_ending_signal(e.number) || is_repeated(e.number, now)) return;
       if (std::exchange(requested_end_, Outcome{true, e.number, How::signal})) end_wait();
       return;
     case Phase::holding:
-      if (stops(e.number)) return act(action::StopSelf{e.number});
+      if (is_stop_signal(e.number)) return act(action::StopSelf{e.number});
       if (!ignored_by_default(e.number)) end_hold({true, e.number, How::signal}, now);
       return;
     case Phase::starting:
     case Phase::running:
     case Phase::descendants: return forward(e, now);
     case Phase::lingering:
-      if (ends(e.number)) release(now);
+      if (is_ending_signal(e.number)) release(now);
       return;
     case Phase::detaching:
-      if (ends(e.number)) hold_until_ = now;
+      if (is_ending_signal(e.number)) hold_until_ = now;
       return;
     case Phase::releasing:  // has the store's time for one answer, whatever signals come
     case Phase::own_sweep:
@@ -200,7 +200,7 @@ void Policy::on(const event::Signal& e, Deadline now) {
 }
 
 void Policy::forward(const event::Signal& e, Deadline now) {
-  const bool ending = ends(e.number);
+  const bool ending = is_ending_signal(e.number);
   if (ending && e.number == last_end_ && now - ended_at_ < same_request) return;
   // A signal of the terminal went to the whole group, including the job. Before `started` the job
   // may have missed it: twice rather than never.

@@ -25,7 +25,7 @@ class Policy {
         same_group_(group == JobGroup::dlocks),
         session_leader_(role == SessionRole::leader),
         wait_(wait_rules(plan)),
-        second_line_(plan.timing.margin) {}
+        watchdog_(plan.timing.margin) {}
 
   Actions step(const Event&, Deadline now);
   Deadline wake_at() const noexcept;  // no_deadline: only events matter
@@ -97,7 +97,7 @@ class Policy {
   void end_wait();
   void end_hold(Outcome, Deadline now);
   void lose_hold(Deadline now);
-  bool same_again(int signal, Deadline now);
+  bool is_repeated(int signal, Deadline now);
   void end_job(Deadline now);
   void forward(const event::Signal&, Deadline now);
   template <class TreeEnd>
@@ -115,7 +115,7 @@ class Policy {
   const Plan& plan_;
   const bool same_group_, session_leader_;
   WaitEnd wait_;
-  SecondLine second_line_;
+  GuardWatchdog watchdog_;
   Phase phase_ = Phase::waiting;
   GuardDeadlines when_;
   Deadline deadline_ = no_deadline;  // of the lease
@@ -130,7 +130,7 @@ class Policy {
   std::optional<Outcome> requested_end_;  // how dlock ends, if not as wait or job end
   int status_ = -1, exec_error_ = 0;
   bool lost_ = false, killing_ = false, guard_failed_ = false, start_failed_ = false,
-       max_run_over_ = false, revoked_ = false, withdraws_ = false, gave_up_ = false;
+       max_run_over_ = false, revoked_ = false, withdraws_start_ = false, gave_up_ = false;
   Actions actions_;
 };
 

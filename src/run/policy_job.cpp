@@ -129,9 +129,9 @@ Deadline Policy::wake_at() const noexcept {
     case Phase::running:
     case Phase::descendants: break;
   }
-  const Deadline second_line = killing_ ? no_deadline : second_line_.wake_at(when_);
+  const Deadline watchdog = killing_ ? no_deadline : watchdog_.wake_at(when_);
   const Deadline give_up = killing_ && lost_ ? later(deadline_, grace_to_die) : no_deadline;
-  return std::min({max_run_at_, second_line, notice_at_, give_up});
+  return std::min({max_run_at_, watchdog, notice_at_, give_up});
 }
 
 void Policy::on(const event::Tick&, Deadline now) {
@@ -178,7 +178,7 @@ void Policy::on(const event::Tick&, Deadline now) {
   }
   if (now >= max_run_at_) on(event::MaxRunOver{}, now);
   // No report of a kill: the guard is stopped or stuck.
-  if (!killing_ && second_line_.due(when_, now)) act(action::KillGuard{});
+  if (!killing_ && watchdog_.due(when_, now)) act(action::KillGuard{});
 }
 
 // ---- the end -----------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ void Policy::give_back(Deadline now) {
   // Only a failure that was seen: a command whose end is unknown may have done its work.
   const Outcome end_of_job = result();
   const bool succeeded = end_of_job.how == How::command && end_of_job.value == 0;
-  withdraws_ = plan_.once_per && plan_.until_success && end_of_job.job_ended() && !succeeded;
+  withdraws_start_ = plan_.once_per && plan_.until_success && end_of_job.job_ended() && !succeeded;
   hold_until_ = ran ? later(granted_at_, plan_.min_hold) : now;
   if (hold_until_ <= now) return release(now);
   if (plan_.traits.detached) {
@@ -221,12 +221,12 @@ void Policy::release(Deadline now) {
 
 // It was not started, or its failure does not count.
 bool Policy::forgets_start() const noexcept {
-  return withdraws_ || start_failed_ || exec_error_ != 0;
+  return withdraws_start_ || start_failed_ || exec_error_ != 0;
 }
 
 // The withdrawal is an exchange of its own, before the last one, which keeps its whole time.
 Deadline Policy::time_to_give_back(Deadline now) const noexcept {
-  return later(now, plan_.timing.op_timeout * (withdraws_ ? 2 : 1));
+  return later(now, plan_.timing.op_timeout * (withdraws_start_ ? 2 : 1));
 }
 
 void Policy::on(const event::ReleaseDone& e, Deadline) {

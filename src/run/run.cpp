@@ -16,7 +16,7 @@ Outcome run(const Plan& given) {
   Plan& own = *new Plan(given);
   const Plan& plan = own;
   Entry& entry = *new Entry;
-  if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
+  if (plan.output.status_fd >= 0) ::fcntl(plan.output.status_fd, F_SETFD, FD_CLOEXEC);
   Output& output = *new Output(plan);
   Fd ours, theirs;
   if (!Channel::make_pair(ours, theirs))
@@ -48,12 +48,13 @@ Outcome run(const Plan& given) {
   of_guard.clear();
   // second line: if the guard is killed, its orphans become ours
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  Surroundings& around = *new Surroundings(guard);
-  if (!around.children)
+  PreexistingProcesses& preexisting = *new PreexistingProcesses(guard);
+  if (!preexisting.children)
     return output.give_up(
         {Errc::config,
          "/proc does not list our child processes here: a job could not be ended for certain"});
-  return supervise(plan, entry, around, output, Channel(std::move(ours)), guard, of_dlock, nullptr);
+  return supervise(plan, entry, preexisting, output, Channel(std::move(ours)), guard, of_dlock,
+                   nullptr);
 }
 
 }  // namespace dlock::run

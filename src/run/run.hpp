@@ -30,11 +30,11 @@ Outcome acquire(const Plan&, const GrantSink&);
 // inherited: until the process of `watch` (a pidfd; -1: none) has ended, `max_hold` is over, the
 // lock is released or lost, or a signal comes. `socket`: the name that it listens on
 // (keeper_socket.hpp); empty: none.
-struct KeepFor {
+struct KeepOptions {
   int watch = -1;
   Duration max_hold{};
   std::string socket;
 };
-Outcome keep(const Plan&, const GrantSink&, const KeepFor&);
+Outcome keep(const Plan&, const GrantSink&, const KeepOptions&);
 
 }  // namespace dlock::run

@@ -52,27 +52,28 @@ void sort(std::vector<Event>& events) {
 
 }  // namespace
 
-Outcome supervise(const Plan& plan, const Entry& entry, const Surroundings& around, Output& output,
-                  Channel guard, pid_t guard_pid, InnerHolds& inner, Hold* hold) {
+Outcome supervise(const Plan& plan, const Entry& entry, const PreexistingProcesses& preexisting,
+                  Output& output, Channel guard, pid_t guard_pid, InnerHolds& inner,
+                  JoblessHold* hold) {
   if (const auto opened = output.open(); !opened) return output.give_up(opened.error());
   auto& supervisor =
-      *new Supervisor(plan, entry, around, output, std::move(guard), guard_pid, inner, hold);
+      *new Supervisor(plan, entry, preexisting, output, std::move(guard), guard_pid, inner, hold);
   if (const FailedCall call = supervisor.failed())
     return output.give_up({Errc::unavailable, why(call)});
   return supervisor.run();
 }
 
-Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around,
-                       Output& output, Channel guard, pid_t guard_pid, InnerHolds& inner,
-                       Hold* hold)
+Supervisor::Supervisor(const Plan& plan, const Entry& entry,
+                       const PreexistingProcesses& preexisting, Output& output, Channel guard,
+                       pid_t guard_pid, InnerHolds& inner, JoblessHold* hold)
     : plan_(plan),
       entry_(entry),
-      around_(around),
+      preexisting_(preexisting),
       guard_(std::move(guard)),
       guard_pid_(guard_pid),
       output_(output),
-      same_group_(plan.group == Group::same || (plan.group == Group::automatic && around.tty)),
-      modes_(around.tty.get()),
+      same_group_(plan.group == Group::same || (plan.group == Group::automatic && preexisting.tty)),
+      modes_(preexisting.tty.get()),
       watch_(plan.watched),
       signals_(entry.open_signals()),
       keeper_(*new Keeper(plan, output)),
@@ -95,7 +96,7 @@ Outcome Supervisor::run() {
   const bool granted = !hold_ && plan_.traits.liveness == Liveness::process &&
                        plan_.splay <= Duration{} && keeper_.try_now();
   if (granted) turn();
-  if (!hold_) entry_.let_go_of_inherited(STDERR_FILENO);
+  if (!hold_) entry_.close_inherited(STDERR_FILENO);
   if (!granted) keeper_.start();
   while (!policy_.over()) {
     timer_.arm(std::min({policy_.wake_at(), thread_at_}));
@@ -118,7 +119,7 @@ Outcome Supervisor::run() {
   // whatever its result, the command's status stands
   if (const auto written = metrics_.write_end(outcome_); !written)
     output_.error(written.error().message);
-  output_.flush(last_words);
+  output_.flush(exit_flush_time);
   return outcome_;
 }
 
@@ -171,7 +172,7 @@ void Supervisor::stop() {
     from_guard(events);
     if (events.empty()) {
       if (signal == SIGSTOP) ::kill(::getpid(), signal);
-      let_through(signal);
+      deliver_pending(signal);
       break;
     }
     drop_pending(signal);
@@ -231,13 +232,13 @@ void Supervisor::from_watched(std::vector<Event>& out) {
 
 void Supervisor::from_guard(std::vector<Event>& out) {
   Channel::Received r;
-  auto got = Channel::Got::nothing;
-  while (guard_.open() && (got = guard_.receive(r)) == Channel::Got::message) {
+  auto got = Channel::ReceiveResult::nothing;
+  while (guard_.open() && (got = guard_.receive(r)) == Channel::ReceiveResult::message) {
     const auto& e = std::get<GuardEvent>(r.message);
     if (expired_at_end(e).value_or(false)) out.emplace_back(GuardEvent{event::Expired{}});
     out.emplace_back(e);
   }
-  if (got == Channel::Got::closed) {
+  if (got == Channel::ReceiveResult::closed) {
     guard_.close();
     out.emplace_back(event::GuardGone{});
   }
@@ -245,7 +246,7 @@ void Supervisor::from_guard(std::vector<Event>& out) {
 
 // PID 1 of a container has the orphans of others, such as those of `docker exec`.
 void Supervisor::reap_others() const {
-  for (const pid_t child : around_.children.list())
+  for (const pid_t child : preexisting_.children.list())
     if (child != guard_pid_) ::waitpid(child, nullptr, WNOHANG);
 }
 
@@ -328,12 +329,12 @@ void Supervisor::dismiss_guard() {
     ::shutdown(guard_.fd(), SHUT_WR);
     const Deadline end = later(Clock::now(), 2s);
     Channel::Received r;
-    auto got = Channel::Got::nothing;
-    for (; got != Channel::Got::closed && Clock::now() < end; got = guard_.receive(r)) {
+    auto got = Channel::ReceiveResult::nothing;
+    for (; got != Channel::ReceiveResult::closed && Clock::now() < end; got = guard_.receive(r)) {
       pollfd p{guard_.fd(), POLLIN, 0};
-      if (got == Channel::Got::nothing) wait_until({&p, 1}, end);
+      if (got == Channel::ReceiveResult::nothing) wait_until({&p, 1}, end);
     }
-    if (got != Channel::Got::closed) ::kill(guard_pid_, SIGKILL);
+    if (got != Channel::ReceiveResult::closed) ::kill(guard_pid_, SIGKILL);
   }
   // Its descriptors are closed, so it is almost dead, unless closing one of them hangs on a dead
   // file server: then dlock exits first.
@@ -367,7 +368,8 @@ bool Supervisor::foreign(pid_t child) const {
   const auto process = process_stat(child);
   const ProcessId id = process ? process->id : ProcessId{child};
   return (process && id.start < guard_started_) ||
-         std::find(around_.before.begin(), around_.before.end(), id) != around_.before.end();
+         std::find(preexisting_.before.begin(), preexisting_.before.end(), id) !=
+             preexisting_.before.end();
 }
 
 // The guard is dead and its tree is ours. ECHILD would be the proof, but earlier children must
@@ -385,7 +387,7 @@ void Supervisor::sweep_own() {
     if (++rounds > 200 || same > 20) return;
     cgroup.kill();
     before.swap(members);
-    members = around_.children.list();
+    members = preexisting_.children.list();
     std::erase_if(members, [&](pid_t p) {
       return std::find(before.begin(), before.end(), p) == before.end() && foreign(p);
     });
@@ -393,7 +395,8 @@ void Supervisor::sweep_own() {
     same = !members.empty() && members == before ? same + 1 : 0;
     if (same > 0) ::poll(nullptr, 0, 1);
     for (const pid_t p : members) ::waitpid(p, nullptr, WNOHANG);
-    if (around_.before.empty() && members.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) break;
+    if (preexisting_.before.empty() && members.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0)
+      break;
   }
   inner_.clear();
   cgroup.remove();
@@ -405,7 +408,7 @@ std::vector<pid_t> Supervisor::job_members() const {
   const Deadline until = later(Clock::now(), time_to_name);
   if (!guard_reaped_) return descendants_of(guard_pid_, until);
   std::vector<pid_t> members;
-  for (const pid_t child : around_.children.list()) {
+  for (const pid_t child : preexisting_.children.list()) {
     if (foreign(child)) continue;
     members.push_back(child);
     const auto below = descendants_of(child, until);

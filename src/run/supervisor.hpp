@@ -12,7 +12,7 @@
 #include "report/metrics.hpp"
 #include "report/outcome.hpp"
 #include "report/output.hpp"
-#include "run/hold.hpp"
+#include "run/jobless_hold.hpp"
 #include "run/keeper.hpp"
 #include "run/policy.hpp"
 
@@ -25,8 +25,8 @@ namespace dlock::run {
 class Supervisor {
  public:
   // A guard, or what to do without a job.
-  Supervisor(const Plan&, const Entry&, const Surroundings&, Output&, Channel guard,
-             pid_t guard_pid, InnerHolds&, Hold*);
+  Supervisor(const Plan&, const Entry&, const PreexistingProcesses&, Output&, Channel guard,
+             pid_t guard_pid, InnerHolds&, JoblessHold*);
   ~Supervisor() = delete;
   FailedCall failed() const;  // then run() would never end
   Outcome run();
@@ -56,7 +56,7 @@ class Supervisor {
 
   const Plan& plan_;
   const Entry& entry_;
-  const Surroundings& around_;
+  const PreexistingProcesses& preexisting_;
   Channel guard_;
   const pid_t guard_pid_;
   Output& output_;
@@ -72,7 +72,7 @@ class Supervisor {
   std::vector<Lease> leases_;
   std::vector<Fd> holds_;             // until the guard has them
   InnerHolds& inner_;                 // in case the guard dies
-  Hold* const hold_;                  // null: there is a job
+  JoblessHold* const hold_;           // null: there is a job
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
   bool guard_reaped_;                 // or there is none
   std::uint64_t guard_started_ = 0;   // clock ticks since boot; known when it is dead
@@ -81,7 +81,7 @@ class Supervisor {
 };
 
 // One of it, to its end. An Output that cannot be opened, or a call that failed, ends it at once.
-Outcome supervise(const Plan&, const Entry&, const Surroundings&, Output&, Channel guard,
-                  pid_t guard_pid, InnerHolds&, Hold*);
+Outcome supervise(const Plan&, const Entry&, const PreexistingProcesses&, Output&, Channel guard,
+                  pid_t guard_pid, InnerHolds&, JoblessHold*);
 
 }  // namespace dlock::run

@@ -50,9 +50,9 @@ inline auto renewals(const Timing& t) {  // the same, as a function
 // When dlock kills a guard that did not end the job in time, because it is stopped or stuck: half a
 // margin after the time by which the guard was to send KILL. Its death ends the job. Pure, as
 // Policy is.
-class SecondLine {
+class GuardWatchdog {
  public:
-  explicit SecondLine(Duration margin) : half_(margin / 2) {}
+  explicit GuardWatchdog(Duration margin) : half_(margin / 2) {}
 
   // When due() is to be asked; no_deadline: never.
   Deadline wake_at(const GuardDeadlines& when) const noexcept {

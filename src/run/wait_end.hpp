@@ -32,26 +32,26 @@ class WaitEnd {
   void begin(Deadline now) noexcept {  // once; -n: again for each try
     if (began_ == no_deadline || one_try()) began_ = now;
   }
-  void reach() noexcept { reached_ = true; }  // the store answered something
+  void mark_reached() noexcept { reached_ = true; }  // the store answered something
   // The store answered a request sent then; Deadline{}: it did not. Only this makes an end busy.
   void answered(Deadline sent_at) noexcept {
     answered_ = std::max(answered_, sent_at);
     reached_ |= sent_at > Deadline{};
   }
-  void failed() noexcept { answered_ = {}; }  // the store is unreachable at the moment
+  void mark_unreachable() noexcept { answered_ = {}; }  // the store is unreachable at the moment
   // It answered that it grants nothing now: the lock's state is unknown, but the store was reached.
-  void grants_nothing() noexcept {
+  void mark_in_grace() noexcept {
     answered_ = {};
     reached_ = true;
   }
 
-  void follow(const KeeperEvent& e) noexcept {
+  void observe(const KeeperEvent& e) noexcept {
     if (const auto* wait = std::get_if<event::WaitBegan>(&e)) begin(wait->at);
     if (const auto* waiting = std::get_if<event::StillWaiting>(&e))
       answered(waiting->reply.sent_at);
     if (const auto* none = std::get_if<event::NoAnswer>(&e))
-      none->reached ? grants_nothing() : failed();
-    if (std::holds_alternative<event::Acquired>(e)) reach();
+      none->reached ? mark_in_grace() : mark_unreachable();
+    if (std::holds_alternative<event::Acquired>(e)) mark_reached();
   }
 
   Deadline began() const noexcept { return began_; }

@@ -83,7 +83,7 @@ class SeveralWaiter final : public Waiter {
 
   Several& all_;
   Request request_;  // with the owner of this attempt
-  std::unique_ptr<Waiter> place_;
+  std::unique_ptr<Waiter> waiter_;
 };
 
 Result<std::unique_ptr<Waiter>> Several::enqueue(const Request& r) {
@@ -245,8 +245,8 @@ tl::unexpected<Error> SeveralWaiter::no_descriptor(const char* what, int why) {
 }
 
 Result<Progress> SeveralWaiter::give_up_all(Waiting lost) {
-  if (place_) (void)place_->cancel();
-  place_.reset();
+  if (waiter_) (void)waiter_->cancel();
+  waiter_.reset();
   release_taken();
   if (!request_.wait) return Progress{Busy{std::nullopt, std::move(lost.why), lost.sent_at}};
   lost.why += "; all of the keys are taken anew";
@@ -279,22 +279,22 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
     TRY(lost, renew_taken());
     if (lost) return give_up_all(std::move(*lost));
     if (all_.taken_.size() == all_.order_.size()) return complete();
-    if (!place_) {
+    if (!waiter_) {
       Request r = request_;
       r.key = all_.order_[all_.taken_.size()];
       TRY(queued, all_.inner_->enqueue(r));
-      place_ = std::move(queued);
+      waiter_ = std::move(queued);
     }
     Deadline until = end;
     for (const Several::Taken& t : all_.taken_) until = std::min(until, t.renew_at);
     const auto left = std::chrono::duration_cast<Duration>(until - Clock::now());
-    auto answer = place_->poll(std::max(left, Duration{}));
+    auto answer = waiter_->poll(std::max(left, Duration{}));
     if (!answer) return answer;
     if (auto* granted = std::get_if<Granted>(&*answer)) {
       const int alarm = granted->alarm_fd;
       Fd copy(alarm < 0 ? -1 : ::fcntl(alarm, F_DUPFD_CLOEXEC, 3));
       const int error = alarm < 0 || copy ? 0 : errno;
-      place_.reset();
+      waiter_.reset();
       const Lease& lease = granted->lease;
       all_.taken_.push_back({lease, granted->hold_fd, std::move(copy),
                              all_.next_renewal_(lease.deadline, Clock::now())});
@@ -306,7 +306,7 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
       const Key& key = all_.order_[all_.taken_.size()];
       if (key != all_.keys_.front())
         why = fmt::format("the key in the way is {}{}", printable(key.text()), why);
-      place_.reset();
+      waiter_.reset();
       release_taken();
       return Progress{Busy{std::move(busy->holder), std::move(why), busy->sent_at}};
     }
@@ -316,7 +316,7 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
 
 Result<void> SeveralWaiter::cancel() {
   Result<void> left;
-  if (place_) left = place_->cancel();
+  if (waiter_) left = waiter_->cancel();
   const auto released = all_.release_all();
   TRY_VOID(left);
   TRY_VOID(released);

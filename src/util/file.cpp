@@ -72,7 +72,7 @@ Fd open_to_read(const std::string& path) {
   return Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
 }
 
-std::optional<std::string> read_text(int fd, const Reading& how) {
+std::optional<std::string> read_text(int fd, const ReadLimits& how) {
   std::string text;
   for (std::array<char, 4096> block; text.size() <= how.longest;) {
     if (!readable(fd, how.until)) {

@@ -39,13 +39,13 @@ Fd open_to_read(const std::string& path);  // does not wait for a writer; -1: er
 // How long a FIFO that is read as a file may wait for its writer, and the writer take.
 constexpr Duration fifo_patience = std::chrono::seconds{10};
 
-struct Reading {
+struct ReadLimits {
   std::size_t longest;
   bool first_line = false;  // without its newline; what follows is not waited for
   Deadline until = no_deadline;
 };
 // nullopt: errno says why; EFBIG: it is longer; ETIMEDOUT: no writer has finished in time.
-std::optional<std::string> read_text(int fd, const Reading&);
+std::optional<std::string> read_text(int fd, const ReadLimits&);
 
 // `how`: O_APPEND or O_TRUNC. Created if missing. A FIFO without a reader is an error (ENXIO). A
 // symbolic link is followed only if it is ours or root's, as /dev/stderr is: in a directory that

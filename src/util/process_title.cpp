@@ -21,7 +21,7 @@ void remember_arguments(int argc, char** argv) noexcept {
 
 // The kernel shows all of the memory, unless its last byte is not zero any more: then it shows one
 // string (see proc_pid_cmdline(5)).
-void show_as(std::string_view title) noexcept {
+void set_process_title(std::string_view title) noexcept {
   if (room < 2) return;
   std::memset(arguments, 0, room - 1);
   std::memcpy(arguments, title.data(), std::min(title.size(), room - 2));

@@ -11,6 +11,6 @@ void remember_arguments(int argc, char** argv) noexcept;
 
 // Overwrites the arguments: copy those still needed before. Truncated to their length. Does nothing
 // if they were not remembered.
-void show_as(std::string_view title) noexcept;
+void set_process_title(std::string_view title) noexcept;
 
 }  // namespace dlock

@@ -14,7 +14,7 @@
 using namespace dlock;
 using namespace dlock::run;
 using namespace std::chrono_literals;
-using Got = Channel::Got;
+using ReceiveResult = Channel::ReceiveResult;
 
 namespace {
 
@@ -29,8 +29,8 @@ struct BothEnds {
   std::vector<Message> received() {
     std::vector<Message> all;
     Channel::Received r;
-    for (Got got; (got = other.receive(r)) == Got::message || one.unsent();) {
-      if (got == Got::message) all.push_back(r.message);
+    for (ReceiveResult got; (got = other.receive(r)) == ReceiveResult::message || one.unsent();) {
+      if (got == ReceiveResult::message) all.push_back(r.message);
       else REQUIRE(one.flush());
     }
     return all;
@@ -69,11 +69,11 @@ TEST_CASE("what a peer sent before it exited is read, even if it had not read ev
   REQUIRE(c.other.send(GuardEvent{event::TreeDead{5, false}}));
   c.other.close();
   Channel::Received r;
-  REQUIRE(c.one.receive(r) == Got::message);
+  REQUIRE(c.one.receive(r) == ReceiveResult::message);
   CHECK(is<event::JobExited>(r.message));
-  REQUIRE(c.one.receive(r) == Got::message);
+  REQUIRE(c.one.receive(r) == ReceiveResult::message);
   CHECK(is<event::TreeDead>(r.message));
-  CHECK(c.one.receive(r) == Got::closed);
+  CHECK(c.one.receive(r) == ReceiveResult::closed);
 }
 
 TEST_CASE("a peer that does not read still gets every deadline and signal") {
@@ -132,11 +132,11 @@ TEST_CASE("descriptors travel with a message, or ahead of it when they are too m
   REQUIRE(c.one.send_with(order::Start{true, {}}, "A=b", numbers(fds)) == 0);
   Channel::Received r;
   std::vector<Fd> attached;
-  while (c.other.receive(r) == Got::message) {
-    CHECK_FALSE(r.lacks);
+  while (c.other.receive(r) == ReceiveResult::message) {
+    CHECK_FALSE(r.misses_fds);
     const bool last = attached.size() + r.attached.size() >= n;
     CHECK(std::holds_alternative<order::Start>(r.message) == last);
-    CHECK(std::holds_alternative<order::Hold>(r.message) != last);
+    CHECK(std::holds_alternative<order::HoldFds>(r.message) != last);
     std::move(r.attached.begin(), r.attached.end(), std::back_inserter(attached));
     if (last) CHECK(r.payload == "A=b");
   }
@@ -175,7 +175,7 @@ TEST_CASE("a receiver out of descriptors reports that some are missing") {
   Channel::Received r;
   const auto got = c.other.receive(r);
   ::setrlimit(RLIMIT_NOFILE, &before);
-  REQUIRE(got == Got::message);
-  CHECK(r.lacks);
+  REQUIRE(got == ReceiveResult::message);
+  CHECK(r.misses_fds);
   CHECK(r.attached.size() < fds.size());
 }

@@ -105,7 +105,7 @@ class Queue final : public Wrapped {
 
 // The minutes of a wait of two hours in which a keeper got an answer from its queue, in which no
 // one moves: each look takes as long as it may, which passes at once.
-std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
+std::vector<int> minutes_of_looks(const run::OutputOptions& say, Duration silence) {
   struct Looks {
     Duration silence{};  // of the store, before its first answer
     Deadline began = Clock::now();
@@ -124,7 +124,7 @@ std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
                 looks.minutes.push_back(static_cast<int>((Clock::now() - looks.began) / 1min));
                 return Waiting{.holder = {}, .sent_at = Clock::now()};
               }));
-  plan.say = say;
+  plan.output = say;
   auto& keeper = keeper_of(plan);
   keeper.start();
   REQUIRE(reports<run::event::WaitEnded>(keeper));

@@ -91,10 +91,10 @@ TEST_CASE("the day is that of TZ, and the repeated hour of a DST change counts a
 }
 
 TEST_CASE("the record is kept at least as long as it is needed") {
-  CHECK(per("500ms").keep() == 500ms);
-  CHECK(per("day").keep() >= 25h);
-  CHECK(per("week").keep() >= 7 * 24h + 1h);
-  CHECK(per("month").keep() >= 31 * 24h + 1h);
+  CHECK(per("500ms").retention() == 500ms);
+  CHECK(per("day").retention() >= 25h);
+  CHECK(per("week").retention() >= 7 * 24h + 1h);
+  CHECK(per("month").retention() >= 31 * 24h + 1h);
 }
 
 TEST_CASE("invalid periods") {

@@ -12,7 +12,7 @@ namespace {
 Asked without_job(bool stays) {
   Asked r = leased();
   r.command = nullptr;
-  r.stays = stays;
+  r.holds_until_asked = stays;
   return r;
 }
 

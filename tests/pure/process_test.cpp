@@ -49,12 +49,12 @@ Deadline soon() { return later(Clock::now(), 10s); }
 
 TEST_CASE("which processes are descendants") {
   const Family family;
-  CHECK(is_below_us(family.child));
-  CHECK(is_below_us(family.grandchild));
+  CHECK(is_descendant(family.child));
+  CHECK(is_descendant(family.grandchild));
   // decided by the process that has this pid now, not by an earlier one
-  CHECK_FALSE(is_below_us(::getppid()));
-  CHECK_FALSE(is_below_us(::getpid()));
-  CHECK_FALSE(is_below_us(1));
+  CHECK_FALSE(is_descendant(::getppid()));
+  CHECK_FALSE(is_descendant(::getpid()));
+  CHECK_FALSE(is_descendant(1));
   const OwnChildren own;
   CHECK(own.list() == std::vector<pid_t>{family.child});
   CHECK(descendants_of(::getpid(), soon()) == std::vector<pid_t>{family.child, family.grandchild});

@@ -49,7 +49,7 @@ TEST_CASE("a wait is said after 500 ms, then each second at a terminal and seldo
     std::vector<Duration> all;
     for (Duration t{}; t < until; t += 100ms) {
       if (!wait.due(later(since, t))) continue;
-      wait.said(later(since, t));
+      wait.mark_shown(later(since, t));
       all.push_back(t);
     }
     return all;

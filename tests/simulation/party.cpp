@@ -33,7 +33,7 @@ run::Plan quiet_plan(const Traits& traits) {
   return {.open = {},
           .traits = traits,
           .request = {.key = *Key::parse("k"), .owner = {}, .identity = {}},
-          .say = {.quiet = true}};
+          .output = {.quiet = true}};
 }
 
 // Says nothing and writes nothing.

@@ -58,15 +58,17 @@ std::string_view state_name(KeyState s) noexcept {
 }
 
 bool has_stale_holder(const KeyView& k) noexcept {
-  return any(k, [&](const HolderView& h) { return (h.vanished || h.ended()) && !remains(k, h); });
+  return any(k, [&](const HolderView& h) {
+    return (h.vanished || h.ended()) && !is_min_hold_remainder(k, h);
+  });
 }
 
-bool remains(const KeyView& k, const HolderView& h) noexcept {
+bool is_min_hold_remainder(const KeyView& k, const HolderView& h) noexcept {
   return k.last_run && k.last_run->token == h.token && !h.attached;
 }
 
 std::string deaf_because(const KeyView& k, const HolderView& h) {
-  if (remains(k, h)) return "its job has ended (--min-hold)";
+  if (is_min_hold_remainder(k, h)) return "its job has ended (--min-hold)";
   if (h.who.host.empty()) return "no dlock is recorded as its holder";
   if (h.who.kept_by == Identity::KeptBy::nobody)
     return fmt::format("{} left it to the store (acquire)", h.who.text());
@@ -99,7 +101,8 @@ std::string permits(const KeyView& k) {
 }
 
 void note_limits(KeyView& k) {
-  std::erase_if(k.holders, [&](const HolderView& h) { return h.ended() && remains(k, h); });
+  std::erase_if(k.holders,
+                [&](const HolderView& h) { return h.ended() && is_min_hold_remainder(k, h); });
   const auto all = limits(k);
   if (all.size() > 1) {
     std::string each;

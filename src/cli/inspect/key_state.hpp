@@ -21,7 +21,7 @@ KeyState state_of(const KeyView&) noexcept;
 std::string_view state_name(KeyState) noexcept;  // unknown: "?"
 bool has_stale_holder(const KeyView&) noexcept;  // vanished, or its lease has ended
 // What --min-hold left to the store: its job has ended, as the record of the last run says.
-bool remains(const KeyView&, const HolderView&) noexcept;
+bool is_min_hold_remainder(const KeyView&, const HolderView&) noexcept;
 // Why no process reads a request to stop (release --revoke), as far as it can be seen here; empty:
 // its dlock does.
 std::string deaf_because(const KeyView&, const HolderView&);

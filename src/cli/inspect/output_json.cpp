@@ -37,7 +37,7 @@ void add(Json& to, const Identity& i) {
 
 // null: the process that took it, or unknown.
 Json kept_by(const KeyView& k, const HolderView& h) {
-  if (remains(k, h)) return "min-hold";
+  if (is_min_hold_remainder(k, h)) return "min-hold";
   if (h.who.kept_by == Identity::KeptBy::keeper) return "keeper";
   return h.who.kept_by == Identity::KeptBy::nobody ? Json("nobody") : Json(nullptr);
 }
@@ -64,7 +64,8 @@ Json of(const KeyView& k, const HolderView& h) {
   j["command"] = text_or_null(h.who.command);
   j["attached"] = h.attached;
   j["kept_by"] = kept_by(k, h);
-  j["program_ended"] = h.who.ended && !remains(k, h) ? of(*h.who.ended) : Json(nullptr);
+  j["program_ended"] =
+      h.who.ended && !is_min_hold_remainder(k, h) ? of(*h.who.ended) : Json(nullptr);
   j["vanished"] = h.vanished;
   j["revoked"] = h.revoked;
   j["lease_remaining_ms"] = milliseconds_or_null(h.remaining);

@@ -89,7 +89,7 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
   if (h.held) sheet.line("", "held for {}", format_duration(*h.held));
   if (h.who.kept_by == Identity::KeptBy::keeper)
     sheet.line("", "kept by process {} (acquire --keep)", h.who.pid);
-  if (remains(k, h) && h.remaining && !h.ended()) {
+  if (is_min_hold_remainder(k, h) && h.remaining && !h.ended()) {
     sheet.line("", "kept until {}, in {}, job ended (--min-hold)",
                run::utc(wall_micros() + h.remaining->count()), format_duration(*h.remaining));
   } else {

@@ -48,9 +48,9 @@ struct StoreOptions {
   bool tls_insecure = false;
 };
 
-// Of run and acquire; some of fence and release, too. Terms::command: what follows the first `--`;
+// Of run and acquire; some of fence and release, too. RunOptions::command: what follows the first `--`;
 // null: there was none.
-struct TakingOptions : run::Terms {
+struct TakingOptions : run::RunOptions {
   Mode mode = Mode::exclusive;
   unsigned limit = UINT_MAX;
   Duration lock_delay{};
@@ -90,7 +90,7 @@ struct BenchOptions : bench::Measurement {          // no scenario: uncontended,
 };
 
 // All of them: a verb reads its own and those that it shares.
-struct Options : run::Say,
+struct Options : run::OutputOptions,
                  StoreOptions,
                  TakingOptions,
                  RunOptions,

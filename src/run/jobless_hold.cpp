@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/hold.hpp"
+#include "run/jobless_hold.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -44,14 +44,14 @@ bool StdinEnd::has_come() {
   return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-std::array<pollfd, 4> Hold::descriptors(const std::optional<Owner>& owner) const {
+std::array<pollfd, 4> JoblessHold::descriptors(const std::optional<Owner>& owner) const {
   return {{owner && stdin_end ? stdin_end->watched() : pollfd{-1, 0, 0},
            {watch, POLLIN, 0},
            {owner ? -1 : caller_link, POLLIN, 0},
            {owner ? listener : -1, POLLIN, 0}}};
 }
 
-std::optional<Outcome> Hold::end_requested(const std::optional<Owner>& owner) {
+std::optional<Outcome> JoblessHold::end_requested(const std::optional<Owner>& owner) {
   auto p = descriptors(owner);
   ::poll(p.data(), p.size(), 0);
   if (p[0].revents != 0 && stdin_end->has_come()) return Outcome{};
@@ -67,7 +67,7 @@ std::optional<Outcome> Hold::end_requested(const std::optional<Owner>& owner) {
   return std::nullopt;
 }
 
-void Hold::released(const event::ReleaseDone& done) const {
+void JoblessHold::released(const event::ReleaseDone& done) const {
   if (!release_request) return;
   answer(*release_request, done.unknown     ? KeeperAnswer::unknown
                            : done.confirmed ? KeeperAnswer::done
@@ -75,19 +75,19 @@ void Hold::released(const event::ReleaseDone& done) const {
 }
 
 // The status is 125 if the grant could not be passed on.
-static Outcome supervise(const Plan& plan, const Entry& entry, Output& output, Hold& how) {
-  return supervise(plan, entry, *new Surroundings(-1), output, Channel(Fd()), -1, *new InnerHolds,
-                   &how);
+static Outcome supervise(const Plan& plan, const Entry& entry, Output& output, JoblessHold& how) {
+  return supervise(plan, entry, *new PreexistingProcesses(-1), output, Channel(Fd()), -1,
+                   *new InnerHolds, &how);
 }
 
 Outcome acquire(const Plan& given, const GrantSink& sink) {
   // as in run(): the keeper's thread may outlive this call
   Plan& plan = *new Plan(given);
-  plan.stays = plan.request.attached;
+  plan.holds_until_asked = plan.request.attached;
   const Entry& entry = *new Entry;
-  Hold& how =
-      *new Hold{.pass_on = [&sink](const auto& leases) { return sink.print(sink.text(leases)); },
-                .stdin_end = plan.stays ? std::make_optional<StdinEnd>() : std::nullopt};
+  JoblessHold& how = *new JoblessHold{
+      .pass_on = [&sink](const auto& leases) { return sink.print(sink.text(leases)); },
+      .stdin_end = plan.holds_until_asked ? std::make_optional<StdinEnd>() : std::nullopt};
   return supervise(plan, entry, *new Output(plan), how);
 }
 
@@ -104,7 +104,7 @@ namespace {
 
 constexpr std::size_t longest = 128 * 1024;  // of a grant's text
 
-struct Ending {  // the keeper's last message; any other content is text of a grant
+struct KeeperResult {  // the keeper's last message; any other content is text of a grant
   char mark = '\0';
   Outcome outcome;
 };
@@ -116,7 +116,7 @@ void become_null(int fd) {
 
 // Waits until the grant is printed, the watched process ends or --max-hold is over, while the
 // keeper's thread renews: a stopped terminal is not a dead one.
-bool pass_on(const KeepFor& how, int link, Output& output, const std::string& text) {
+bool pass_on(const KeepOptions& how, int link, Output& output, const std::string& text) {
   if (::send(link, text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
   pollfd p[] = {{link, POLLIN, 0}, {how.watch, POLLIN, 0}};
   wait_until(p, how.max_hold > 0us ? later(Clock::now(), how.max_hold) : no_deadline);
@@ -129,12 +129,12 @@ bool pass_on(const KeepFor& how, int link, Output& output, const std::string& te
   return true;
 }
 
-Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, const KeepFor& how,
-                  int link) {
+Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink,
+                  const KeepOptions& how, int link) {
   Output& output = *new Output(plan);
   const auto listener = how.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how.socket);
   if (!listener) return output.give_up(listener.error());
-  Hold& until = *new Hold{
+  JoblessHold& until = *new JoblessHold{
       .pass_on = [&](const auto& leases) { return pass_on(how, link, output, sink.text(leases)); },
       .watch = how.watch,
       .listener = listener->get(),
@@ -144,12 +144,12 @@ Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, c
 
 // In the keeper.
 [[noreturn]] void background(const Plan& plan, const Entry& entry, const GrantSink& sink,
-                             const KeepFor& how, int link) {
+                             const KeepOptions& how, int link) {
   ::setsid();
   ::prctl(PR_SET_NAME, "lock-keeper");
-  show_as("lock-keeper: " + printable(plan.request.key.text()));
-  entry.let_go_of_inherited(STDERR_FILENO);
-  const Ending last{.outcome = keep_lock(plan, entry, sink, how, link)};
+  set_process_title("lock-keeper: " + printable(plan.request.key.text()));
+  entry.close_inherited(STDERR_FILENO);
+  const KeeperResult last{.outcome = keep_lock(plan, entry, sink, how, link)};
   ::send(link, &last, sizeof last, MSG_NOSIGNAL);
   ::_exit(0);
 }
@@ -169,7 +169,7 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
     if (ready == 0) break;
     while (const auto s = signals.next()) {
       const int n = static_cast<int>(s->ssi_signo);
-      if (stops(n)) default_action(n);
+      if (is_stop_signal(n)) default_action(n);
       else if (!ignored_by_default(n) && ending == 0) {
         ending = n;
         ::shutdown(link.get(), SHUT_WR);  // the keeper leaves the queue, and reports it
@@ -184,8 +184,8 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
                      "the keeper was killed; if it had the lock already, that lasts no longer "
                      "than --ttl"});
     if (n <= 0) break;
-    if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(Ending)) {
-      Ending last;
+    if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(KeeperResult)) {
+      KeeperResult last;
       std::memcpy(&last, text.data(), sizeof last);
       outcome = last.outcome;
       break;
@@ -204,7 +204,7 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
 
 }  // namespace
 
-Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
+Outcome keep(const Plan& plan, const GrantSink& sink, const KeepOptions& how) {
   const Entry& entry = *new Entry;
   int pair[2];
   const auto cannot_begin = [&](int error) {
@@ -220,7 +220,7 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
   if (keeper == 0) {
     ours.reset();
     Plan& of_keeper = *new Plan(plan);
-    of_keeper.stays = true;
+    of_keeper.holds_until_asked = true;
     of_keeper.max_hold = how.max_hold;
     identify(of_keeper.request.identity);
     of_keeper.request.identity.kept_by = Identity::KeptBy::keeper;

@@ -21,7 +21,7 @@ struct OnLost {
   std::string command;  // for /bin/sh -c; killed when it runs longer than the ttl
 };
 
-struct JobTerms {
+struct JobOptions {
   char* const* command = nullptr;  // NULL-terminated argv; [0] is looked up in PATH
   int end_signal = SIGTERM;        // --signal: the signal of a request to end (lost, --max-run)
   OnLost on_lost;

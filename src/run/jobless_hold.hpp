@@ -27,7 +27,7 @@ class StdinEnd {
   Timer pause_;
 };
 
-struct Hold {
+struct JoblessHold {
   std::function<bool(const std::vector<Lease>&)> pass_on;  // the grant; false: give it back
   std::optional<StdinEnd> stdin_end{};                     // --hold
   int watch = -1;     // a pidfd; readable: the process has ended
