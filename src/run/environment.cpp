@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Written by a dlock, or by any other program: checked.
+// Any program may have written DLOCK_GRANTS, so each value is checked.
 std::optional<std::uint64_t> number_of(const Json& j, const char* name) {
   const auto at = j.find(name);
   if (at == j.end() || !at->is_number_unsigned()) return std::nullopt;
@@ -86,8 +86,8 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
        grant_variables(plan.traits, leases.front(), whole, plan.request.ttl))
     set(name, value);
 
-  // A nested dlock also needs the handle, and the process that must be its ancestor. (Loading a
-  // JSON library at every start costs more than the rest of this file.)
+  // A nested dlock also needs the handle, and the process that must be its ancestor. The text is
+  // put together by hand: to build it with the JSON library costs more than the rest of this file.
   const auto process = process_stat(guard);
   const std::string stands_behind =
       fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, process ? process->id.start : 0);

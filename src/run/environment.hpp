@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DLOCK_GRANTS and the other variables that show a job what is held. dlock writes them for its job,
-// and a dlock inside of the job reads them.
+// The environment variables that show a job which locks it runs under, among them
+// DLOCK_GRANTS. dlock writes them for its job. A dlock inside of the job reads them. Nothing here can fail: what
+// cannot be read is left out. Only the main thread calls these functions.
 #pragma once
 #include <sys/types.h>
 #include <string>
@@ -12,19 +13,20 @@
 
 namespace dlock::run {
 
-// The variables that say what is held, for a job and for who evaluates what `acquire` prints. Of
-// several leases the first.
+// The variables that describe one lease: for a job, and for a shell that evaluates the output of
+// `acquire`.
 using Variables = std::vector<std::pair<std::string_view, std::string>>;
 Variables grant_variables(const Traits&, const Lease&, const Handle&, Duration ttl);
 
-// The environment of the job (CLI: DLOCK_HELD and so on), in the format of the guard's start
-// message: each entry ends with NUL, "NAME=value" sets, "NAME" removes. The leases in the order of
-// the keys.
+// Returns the changes to the job's environment in the format of the guard's start message: each
+// entry ends with NUL, "NAME=value" sets a variable, "NAME" removes it. The leases are in the order
+// of the keys.
 std::string job_environment(const Plan&, const std::vector<Lease>&, pid_t guard);
 
-// What the dlocks around this process hold, from DLOCK_GRANTS: only grants whose guard is an
-// ancestor. The store must be asked whether they are still in force. Unreadable and foreign entries
-// are ignored: this dlock is then an ordinary contender. Call it while there is one thread.
+// Reads from DLOCK_GRANTS what the dlocks around this process hold. Returns only grants whose guard
+// is an ancestor. The caller must ask the store whether they are still in force. Unreadable and
+// foreign entries are ignored: dlock is then an ordinary contender. Call it while there is only one
+// thread.
 std::vector<InheritedGrant> inherited_grants();
 
 }  // namespace dlock::run

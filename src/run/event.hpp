@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a lock and its job, by which Policy decides, and of which Announcer informs the
-// user; and what is done about it, as Policy says: by Supervisor, Keeper and Guard.
+// The words between the parts of a run. Events are what happens to a lock and its job: Policy decides
+// by them, and Announcer shows them to the user. Actions are what Policy answers: Supervisor, Keeper
+// and Guard carry them out. All are values; a Keeper event passes from its thread to the main thread.
 #pragma once
 #include <sys/types.h>
 #include <array>
@@ -20,7 +21,7 @@ namespace event {
 
 // From the keeper.
 
-// The store is asked from then on.
+// The Keeper begins to ask the store.
 struct WaitBegan {
   Deadline at;
 };
@@ -28,8 +29,9 @@ struct WaitBegan {
 struct StillWaiting {
   Waiting reply;
 };
-// For now; it will be asked again. reached: it answered that it grants nothing, such as in its
-// grace after a restart; else it is unreachable, or its reply malformed.
+// The store gave no usable reply; the Keeper asks it again. reached: it replied that it grants
+// nothing now, such as in its grace period after a restart. Otherwise it is unreachable, or its
+// reply is malformed.
 struct NoAnswer {
   bool reached = false;
   std::string why{};
@@ -41,16 +43,16 @@ struct Acquired {
 struct Renewed {
   Deadline deadline;
 };
-// This holder was asked to stop (revoke).
+// Somebody asked this holder to stop (release --revoke).
 struct Revoked {};
 struct RenewFailed {
   std::string why;
 };
-// Final.
+// The store says that the lock is lost. This is final.
 struct KeeperLost {
   std::string why{};
 };
-// Nothing is held: busy, unreachable, denied... An empty message: nothing to report.
+// The wait ended without a lock: busy, unreachable, denied... An empty message is not printed.
 struct WaitEnded {
   int status;
   bool busy;
@@ -77,17 +79,17 @@ struct Signal {
   bool from_kernel;
 };
 struct GuardGone {};
-// After sweep_own: no child of the guard's tree is left.
+// Follows action::SweepOwn: no child of the guard's tree is left.
 struct OwnSweepDone {};
-// Without a job: the grant was passed on, or could not be.
+// Without a job: whether the grant was passed on.
 struct HandedOver {
   bool done;
 };
-// Without a job: dlock is to end like this, whether it waits or holds.
+// Without a job: somebody asks dlock to end like this, while it waits or holds.
 struct EndRequested {
   Outcome outcome;
 };
-// wake_at() has been reached.
+// Policy::wake_at() has passed.
 struct Tick {};
 
 }  // namespace event
@@ -100,7 +102,7 @@ using Event =
     std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone, event::OwnSweepDone,
                  event::HandedOver, event::EndRequested, event::Tick>;
 
-// Whether the guard's latch is set; nothing: this is not its last message.
+// Returns whether the lease expired, from the guard's last message. nullopt: this is not its last.
 inline std::optional<bool> expired_at_end(const GuardEvent& e) {
   if (const auto* dead = std::get_if<event::TreeDead>(&e)) return dead->expired;
   if (const auto* left = std::get_if<event::TreeLeft>(&e)) return left->expired;

@@ -20,9 +20,9 @@ namespace dlock::run {
 
 using namespace std::chrono_literals;
 
-// In the background (`acquire --hold &`) what is typed is for others. Whoever has the terminal may
-// leave it unread for a while, so poll(2) would return at once, again and again: hence the pause.
-// Nothing reports that we have come to the foreground, but poll(2) reports what is typed then.
+// In the background (`acquire --hold &`) another process group gets what is typed. It may leave the
+// input unread for a while, so poll(2) would return at once, again and again: hence the pause.
+// Nothing reports that we come to the foreground, but then poll(2) reports what is typed.
 bool StdinEnd::has_come() {
   if (paused_) {
     pause_.drain();
@@ -35,7 +35,7 @@ bool StdinEnd::has_come() {
     char sink[4096];
     n = ::read(STDIN_FILENO, sink, sizeof sink);
   }
-  // EIO of a terminal that is not ours any more is the end: it has hung up.
+  // If the terminal is not ours any more, EIO means that it hung up: that is the end of the input.
   if (n < 0 && errno == EIO && ::tcgetpgrp(STDIN_FILENO) >= 0) {
     paused_ = true;
     pause_.arm(later(Clock::now(), 1s));
@@ -60,7 +60,7 @@ std::optional<Outcome> JoblessHold::end_requested(const std::optional<Owner>& ow
   if (p[3].revents == 0) return std::nullopt;
   KeeperRequest q = next_request(listener, *owner);
   if (q.what == "release") {
-    release_request = std::move(q);  // answered once the store has answered
+    release_request = std::move(q);  // released() answers it after the store's reply
     return Outcome{};
   }
   if (!q.what.empty()) answer(q, KeeperAnswer::done);
@@ -74,14 +74,14 @@ void JoblessHold::released(const event::ReleaseDone& done) const {
                                             : KeeperAnswer::not_held);
 }
 
-// The status is 125 if the grant could not be passed on.
+// Runs a Supervisor without a guard. The exit status is 125 if the grant could not be passed on.
 static Outcome supervise(const Plan& plan, const Entry& entry, Output& output, JoblessHold& how) {
   return supervise(plan, entry, *new PreexistingProcesses(-1), output, Channel(Fd()), -1,
                    *new InnerHolds, &how);
 }
 
 Outcome acquire(const Plan& given, const GrantSink& sink) {
-  // as in run(): the keeper's thread may outlive this call
+  // As in run(): the Keeper's thread may outlive this call.
   Plan& plan = *new Plan(given);
   plan.holds_until_asked = plan.request.attached;
   const Entry& entry = *new Entry;
@@ -102,9 +102,10 @@ Outcome acquire(const Plan& given, const GrantSink& sink) {
 //        | <--------- Outcome -------------------- busy, error
 namespace {
 
-constexpr std::size_t longest = 128 * 1024;  // of a grant's text
+constexpr std::size_t longest = 128 * 1024;  // the text of a grant
 
-struct KeeperResult {  // the keeper's last message; any other content is text of a grant
+// The keeper's last message. Its first byte is NUL; any other message is the text of a grant.
+struct KeeperResult {
   char mark = '\0';
   Outcome outcome;
 };
@@ -114,8 +115,9 @@ void become_null(int fd) {
   if (null) ::dup2(null.get(), fd);
 }
 
-// Waits until the grant is printed, the watched process ends or --max-hold is over, while the
-// keeper's thread renews: a stopped terminal is not a dead one.
+// Sends the grant to the foreground process, and waits until it has printed the grant, the watched
+// process ends or --max-hold is over. The Keeper's thread renews meanwhile: the foreground may be
+// stopped for long without being dead.
 bool pass_on(const KeepOptions& how, int link, Output& output, const std::string& text) {
   if (::send(link, text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
   pollfd p[] = {{link, POLLIN, 0}, {how.watch, POLLIN, 0}};
@@ -125,7 +127,7 @@ bool pass_on(const KeepOptions& how, int link, Output& output, const std::string
     return false;
   output.flush(100ms);
   become_null(STDERR_FILENO);
-  if (::chdir("/") != 0) return true;  // it would only keep a mount busy
+  if (::chdir("/") != 0) return true;  // a failure only keeps a mount busy
   return true;
 }
 
@@ -142,7 +144,7 @@ Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink,
   return supervise(plan, entry, output, until);
 }
 
-// In the keeper.
+// The keeper process.
 [[noreturn]] void background(const Plan& plan, const Entry& entry, const GrantSink& sink,
                              const KeepOptions& how, int link) {
   ::setsid();
@@ -154,11 +156,11 @@ Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink,
   ::_exit(0);
 }
 
-// In the process that the user started.
+// The process that the user started.
 Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, const Fd& link) {
   IncomingSignals signals = entry.open_signals();
   std::string text(longest, '\0');
-  // of a keeper that ends without an answer
+  // If the keeper ends without a result.
   Outcome outcome{false, status_bug, Outcome::How::error};
   int ending = 0;
   bool failed = false;
@@ -172,7 +174,7 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
       if (is_stop_signal(n)) default_action(n);
       else if (!ignored_by_default(n) && ending == 0) {
         ending = n;
-        ::shutdown(link.get(), SHUT_WR);  // the keeper leaves the queue, and reports it
+        ::shutdown(link.get(), SHUT_WR);  // the keeper leaves the queue and sends its result
         until = later(Clock::now(), time_to_leave);
       }
     }
@@ -190,11 +192,11 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
       outcome = last.outcome;
       break;
     }
-    if (ending != 0) continue;  // too late: the keeper finds the link closed, and releases the lock
+    if (ending != 0) continue;  // too late: the keeper sees the closed link and releases the lock
     const bool ok = sink.print(std::string_view(text).substr(0, static_cast<std::size_t>(n)));
     ::send(link.get(), ok ? "1" : "0", 1, MSG_NOSIGNAL);
     if (ok) return {};
-    failed = true;  // until the lock is released
+    failed = true;  // now wait until the keeper has released the lock
     until = later(Clock::now(), plan.timing.op_timeout);
   }
   if (ending != 0) return {true, ending, Outcome::How::signal};

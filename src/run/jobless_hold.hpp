@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock without a job: what becomes of the grant, and what ends the hold.
+// A lock without a job (`acquire --hold`, `acquire --keep`): who gets the grant, and what ends the
+// hold. The Supervisor calls all of it on the main thread. No call blocks but pass_on().
 #pragma once
 #include <poll.h>
 #include <unistd.h>
@@ -15,31 +16,34 @@
 
 namespace dlock::run {
 
-// The end of standard input, which a user types or a pipe brings.
+// Notices the end of standard input, from a terminal or a pipe.
 class StdinEnd {
  public:
-  // Readable: ask has_come().
+  // When it is readable, ask has_come().
   pollfd watched() const noexcept { return {paused_ ? pause_.fd() : STDIN_FILENO, POLLIN, 0}; }
   bool has_come();
 
  private:
-  bool paused_ = false;  // another process group has the terminal, and does not read what is typed
+  // Another process group has the terminal, and has not read what was typed.
+  bool paused_ = false;
   Timer pause_;
 };
 
 struct JoblessHold {
-  std::function<bool(const std::vector<Lease>&)> pass_on;  // the grant; false: give it back
-  std::optional<StdinEnd> stdin_end{};                     // --hold
-  int watch = -1;     // a pidfd; readable: the process has ended
-  int listener = -1;  // of keeper_socket
-  // readable before the grant: the process that waits for it has ended
-  int caller_link = -1;
-  std::optional<KeeperRequest> release_request{};  // by the listener; answered by released()
+  // Passes the grant on; false: release the lock.
+  std::function<bool(const std::vector<Lease>&)> pass_on;
+  std::optional<StdinEnd> stdin_end{};  // --hold
+  int watch = -1;                       // a pidfd; readable: the process has ended
+  int listener = -1;                    // listen_as_keeper()
+  int caller_link =
+      -1;  // readable before the grant: the process that waits for the grant has ended
+  std::optional<KeeperRequest> release_request{};  // released() answers it
 
-  // Those that may ask for the end: of a wait, or with `owner`, of a grant.
+  // The descriptors to poll for a request to end: the wait, or with `owner` the hold.
   std::array<pollfd, 4> descriptors(const std::optional<Owner>& owner) const;
-  // At once: how dlock is asked to end.
+  // Reads them without blocking. Returns how dlock has to end, if anybody asks for it.
   std::optional<Outcome> end_requested(const std::optional<Owner>& owner);
+  // Answers release_request, if there is one.
   void released(const event::ReleaseDone&) const;
 };
 

@@ -25,7 +25,7 @@ Keeper::Keeper(const Plan& plan, Output& output)
 
 void Keeper::post(const KeeperAction& a) {
   if (const auto* order = std::get_if<action::Release>(&a); order && !started_) {
-    over_ = true;  // start() comes too late now
+    over_ = true;  // from now on start() does nothing
     release(*order);
     return lease_.reset();
   }
@@ -72,7 +72,7 @@ void Keeper::report(KeeperEvent e) {
   ::eventfd_write(wake_supervisor_.get(), 1);
 }
 
-// Nothing is held any more, and nothing goes on.
+// Reports the last event: nothing is held any more.
 void Keeper::finish(KeeperEvent last) {
   over_ = true;
   report(std::move(last));
@@ -90,7 +90,7 @@ void Keeper::nap(Duration d, int alarm_fd, int outage_fd) {
   if (!requested()) wait_until(p, later(Clock::now(), d));
 }
 
-// between a half and the whole: many clients must not come back at once
+// Returns a random part, at least half: many clients must not come back at once.
 Duration Keeper::jitter(Duration d) { return d / 2 + spread(d / 2); }
 
 Duration Keeper::spread(Duration d) {
@@ -103,7 +103,7 @@ void Keeper::start() {
     std::thread([this] { work(); }).detach();
     started_ = true;
   } catch (const std::system_error& e) {
-    // too many processes or too little memory; the lock of a descriptor needs no thread to last
+    // Too many processes or too little memory. A lock that ends with a descriptor needs no thread.
     if (lease_) return;
     const bool scarce = e.code() == std::errc::resource_unavailable_try_again;
     finish(
@@ -113,7 +113,7 @@ void Keeper::start() {
   }
 }
 
-// The answer if no thread could be started.
+// Answers a request if no thread could be started.
 void Keeper::fail_without_thread(const KeeperAction& a) {
   constexpr const char* why = "no thread could be started";
   if (std::holds_alternative<action::Detach>(a)) return report(event::DetachDone{false, why});
@@ -134,16 +134,16 @@ void Keeper::work() {
     }
   } catch (const std::exception& e) {
     report(event::WaitEnded{status_bug, false, fmt::format("internal error: {}", e.what())});
-    return;  // a held lock may still have a living job: its session must not be ended here
+    return;  // the job may still live, so the session, and with it the lock, must not end here
   }
   if (plan_.traits.liveness != Liveness::session) return;
   waiter_.reset();
-  // tells the store that the session is over, unless the process ends first: nothing depends on it
+  // Closes the session early. Nothing depends on it: the process may end first.
   backend_.reset();
 }
 
-// Interrupted from the start, so it never blocks: if another process is in the middle of a change,
-// the thread will wait for it.
+// The interrupt descriptor is readable from the start, so the try never blocks. If another process is
+// in the middle of a change, the thread waits for it later.
 bool Keeper::try_now() {
   ::eventfd_write(wake_keeper_.get(), 1);
   open();

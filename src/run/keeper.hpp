@@ -14,33 +14,35 @@
 
 namespace dlock::run {
 
-// The thread that owns the backend: waits in the queue, renews, releases on request. It may hang in
-// a client library for any time; so every wait for it has a bound, it is never joined, and it lives
-// until the process ends.
+// The thread that owns the Backend: it waits in the queue, renews, and releases on request. It may
+// hang in a client library for any time. So every wait for it has a bound, nobody joins it, and the
+// object lives until the process ends. The main thread calls the public functions; none of them
+// blocks.
 //
-// It does not decide when a wait ends: it reports what the store answers, and leaves the queue when
-// told to (wait_end.hpp).
+// The Keeper does not decide when a wait ends: it reports the store's replies, and leaves the queue
+// on request (wait_end.hpp).
 class Keeper {
  public:
   Keeper(const Plan&, Output&);
   ~Keeper() = delete;
-  // The first try on the caller's thread, before any other exists. Only for recipes whose store is
-  // this machine: they take microseconds, and anything to wait for is left to start(), which
-  // continues; a job that ends before start() costs no thread. True: granted.
+  // Tries once on the caller's thread, before any other thread exists. True: granted. Only for
+  // recipes whose store is this machine: a try takes microseconds, and start() continues where a
+  // wait would begin. A job that ends before start() costs no thread.
   bool try_now();
   const FailedCall& failed() const noexcept { return failed_; }
-  // Starts the thread; continues where try_now() ended. If no thread is available: an event says
-  // so, or, if the lock is held already, nothing has changed, and it can be tried again.
+  // Starts the thread, which continues where try_now() ended. If no thread is available an event
+  // reports the end of the wait. If the lock is held already nothing changes, and the caller may try
+  // again.
   void start();
   bool started() const noexcept { return started_; }
-  // before the thread: it failed, and an event says why
+  // The wait failed before the thread existed, and an event says why. Only for use before start().
   bool over() const noexcept { return over_; }
 
-  int fd() const noexcept { return wake_supervisor_.get(); }  // readable: events() has news
+  int fd() const noexcept { return wake_supervisor_.get(); }  // readable: call events()
   std::vector<KeeperEvent> events();
 
-  // For people who inspect the lock. The next renewal carries it; where the store is this machine
-  // it is written at once.
+  // Shows the end of the program to people who inspect the lock. The next renewal carries it; where
+  // the store is this machine it is written at once.
   void note_end(const ProgramEnded&);
 
   // One event follows. Starts the thread, except for a Release, which needs none. When a Detach is
@@ -49,10 +51,10 @@ class Keeper {
 
  private:
   void fail_without_thread(const KeeperAction&);
-  std::optional<KeeperAction> request();  // removes it
-  bool requested();
+  std::optional<KeeperAction> request();  // takes the pending request
+  bool requested();                       // whether there is one
   void take_program_end();
-  bool is_to_leave();  // the queue, by a request, which is removed
+  bool is_to_leave();  // takes the pending request; whether it is LeaveQueue
   void report(KeeperEvent);
   void finish(KeeperEvent last);
   void work();
@@ -76,10 +78,10 @@ class Keeper {
   Result<Released> release_until(Deadline, std::optional<RunEnd> = std::nullopt);
   void release(const action::Release&);
   std::optional<RunEnd> run_end(const Outcome&) const;
-  // ends early for a request or an alarm
+  // Sleeps; a request, an alarm or an outage ends the sleep early.
   void nap(Duration, int alarm_fd = -1, int outage_fd = -1);
   Duration jitter(Duration);
-  Duration spread(Duration);  // a random part of it
+  Duration spread(Duration);  // a random part of the duration
   void read_health();
 
   const Plan& plan_;
@@ -93,23 +95,23 @@ class Keeper {
 
   bool started_ = false;
 
-  // used by the thread; by the caller until start()
-  Request attempt_;  // the plan's; with another owner after an undo
+  // The thread uses the rest; until start() the caller does.
+  Request attempt_;  // the plan's request; a new owner after an undo (lease.hpp)
   std::unique_ptr<Backend> backend_;
   Health health_;           // after the last request
-  std::size_t warned_ = 0;  // of its warnings have been passed on
+  std::size_t warned_ = 0;  // how many of its warnings were printed
   std::unique_ptr<Waiter> waiter_;
   std::optional<Lease> lease_;
   int alarm_fd_ = -1;
   Deadline renew_at_{};
-  // --once-per, since our start was noted, or may be
+  // --once-per: our start is recorded, or may be.
   std::optional<StartChange> recorded_start_;
   WaitEnd wait_;
   bool queued_ = false, over_ = false;
   unsigned seed_ = 0;
 };
 
-// How often the Keeper asks the store and reports.
+// How often the Keeper asks the store and reports its reply.
 inline constexpr Duration first_report{500'000};  // after which the user is told that dlock waits
 inline constexpr Duration redrawn_report = std::chrono::seconds{1};  // on a terminal
 inline constexpr Duration quiet_report = std::chrono::minutes{10};

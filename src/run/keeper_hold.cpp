@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Keeper with a lock: renews, detaches, releases.
+// The part of Keeper about a lock that it has: renews, detaches, releases.
 #include <poll.h>
 #include <algorithm>
 #include <utility>
@@ -9,15 +9,15 @@ namespace dlock::run {
 
 using namespace std::chrono_literals;
 
-// False: lost. An error changes only the time of the next try: doing nothing is safe, the deadline
-// stays.
+// Renews once; false: the lock is lost. An error changes only the time of the next try. The deadline
+// stays, so doing nothing is safe.
 bool Keeper::renew() {
   Result<Renewal> answer = fail(Errc::internal, "");
   output_.trace("invoke", "renew");
   try {
     answer = backend_->renew(*lease_, plan_.request.ttl);
   } catch (const std::exception& e) {
-    // an exception of a client library: the outcome is unknown
+    // A client library threw: the outcome is unknown.
     answer = fail(Errc::protocol, e.what());
   }
   const Deadline now = Clock::now();
@@ -51,13 +51,13 @@ void Keeper::take_program_end() {
 
 void Keeper::hold() {
   const int outage_fd = backend_->health().outage_fd;
-  for (bool lost = false, soon = false; !over_;) {  // soon: renews because of an outage
+  for (bool lost = false, soon = false; !over_;) {  // soon: an outage brings the renewal forward
     nap(lost ? quiet_report : until(renew_at_), lost ? -1 : alarm_fd_,
         lost || soon ? -1 : outage_fd);
     const std::optional<KeeperAction> requested = request();
     const KeeperAction* const order = requested ? &*requested : nullptr;
     if (const auto* last = std::get_if<action::Release>(order)) {
-      // of several keys the others are held
+      // With several keys, the keys that are not lost are still held.
       if (!lost || plan_.several()) return release(*last);
       return finish(event::ReleaseDone{false, "it was lost"});
     }
@@ -69,7 +69,7 @@ void Keeper::hold() {
     if (const auto* again = std::get_if<action::QueueAgain>(order)) {
       if (!lost) {
         (void)withdraw_start(*lease_);
-        // A lease that is left would block our own attempt until it has expired.
+        // A lease that stays behind would block our own next attempt until it expires.
         (void)release_until(std::min(lease_->deadline, wait_.until()));
       }
       attempt_.owner = Owner::random();  // the lease's owner must not come back
@@ -104,10 +104,11 @@ void Keeper::detach(const action::Detach& order) {
   finish(event::DetachDone{.confirmed = true});
 }
 
-// Repeats until the release is answered or a retry is of no use; a request ends it.
+// Repeats the release until the store replies. Ends early at `end`, after an error that a retry does
+// not fix, and for a new request.
 Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) {
   output_.trace("invoke", "release");
-  bool unanswered = false;  // an earlier attempt: not held counts as released
+  bool unanswered = false;  // an earlier try may have released it: then "not held" is a success
   for (Duration retry = first_retry;; retry = std::min(retry * 2, last_retry)) {
     auto answer = backend_->release(*lease_, job);
     if (answer && unanswered) answer = Released::yes;
@@ -121,7 +122,7 @@ Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) 
   }
 }
 
-// How the job ended, for the record of the last run.
+// Returns how the job ended, for the record of the last run.
 std::optional<RunEnd> Keeper::run_end(const Outcome& outcome) const {
   if (!plan_.has_job() || !outcome.job_ended()) return std::nullopt;
   return RunEnd{outcome.by_signal, outcome.value};

@@ -47,8 +47,8 @@ std::string this_boot() {
   return id.size() == 32 ? id.substr(0, 16) : std::string();
 }
 
-// There is no listener: is the keeper dead, or in another namespace? In the same boot and
-// namespaces its socket or pid would be visible, so it is dead.
+// Nobody listens: the keeper is dead, or in another namespace. In the same boot and namespaces its
+// socket or pid would be visible, so there it is dead.
 bool is_dead(const KeeperAddress& keeper) {
   const KeeperAddress here = KeeperAddress::of_this_process({});
   if (keeper.boot.empty() || keeper.boot != here.boot) return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `renew`, `release` and `check` reach the process behind `acquire --keep` if the lock ends
-// with a descriptor, so that no other process can talk to the store for it. An abstract unix
-// socket: no file to leave behind. Both sides ask the kernel for the peer's user, and accept only
-// the same user or root; the owner id in the handle is the proof.
+// How `renew`, `release` and `check` reach the process behind `acquire --keep` when the lock ends
+// with a descriptor of that process, so that no other process can act on it in the store. It is an
+// abstract unix socket, which leaves no file behind. Both sides ask the kernel for the peer's user,
+// and accept only the same user or root. The owner id in the handle proves the right to the lock.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace dlock::run {
 
-// unknown: it does not know the state of the lock.
+// unknown: the keeper does not know the state of the lock.
 enum class KeeperAnswer { done, not_held, unknown };
 
 // The address of a keeper, detailed enough to tell a dead one from an unreachable one: an abstract
@@ -32,20 +32,23 @@ struct KeeperAddress {
   std::string text() const;
 };
 
-// Errc::unavailable: no socket is available.
+// Opens the socket, in the keeper. Errc::unavailable: no socket is available.
 Result<Fd> listen_as_keeper(std::string_view name);
 
-// `what`: "renew", "release" or "check". Never `unknown`. not_held: the keeper says so, or is known
-// to be dead, and the lock ended with it. Errc::unavailable: it cannot be reached from here, and
-// may live. Errc::timed_out: no answer within 5 s, or the keeper does not know the lock's state.
-// Errc::denied: another user answers.
+// Asks a keeper; `what` is "renew", "release" or "check". Blocks for 5 s at most.
+// not_held: the keeper says so, or it is dead and the lock ended with it. The result is never
+// `unknown`. Errc::unavailable: the keeper cannot be reached from here, and may live.
+// Errc::timed_out: no reply in time, or the keeper does not know the state of the lock.
+// Errc::denied: another user replies.
 Result<KeeperAnswer> query_keeper(const KeeperAddress&, std::string_view what, const Owner&);
 
-// One received request. An empty `what`: none that gets an answer.
+// One received request. An empty `what`: there is nothing to answer.
 struct KeeperRequest {
   std::string what;
   Fd reply{};
 };
+// Takes the next connection, in the keeper's main thread. Blocks for half a second at most. A
+// request with another owner is answered here.
 KeeperRequest next_request(int listener, const Owner&);
 void answer(const KeeperRequest&, KeeperAnswer) noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Keeper in the queue: from enqueue() to a grant, or to the end of the wait.
+// The part of Keeper about the queue: from enqueue() to a grant, or to the end of the wait.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <algorithm>
@@ -48,8 +48,8 @@ void Keeper::accept(const Granted& granted) {
   if (plan_.once_per && !note_start(granted.lease)) return;
   lease_ = granted.lease;
   alarm_fd_ = granted.alarm_fd;
-  // Before the grant is reported: if the machine sleeps from then on, this has passed when it
-  // wakes.
+  // Set before the report: if the machine is suspended after the report, this time has passed when
+  // it wakes up.
   renew_at_ = next_renewal(plan_.timing, lease_->deadline, Clock::now());
   output_.trace_granted(*lease_);
   std::vector<Lease> leases = granted.more_leases;
@@ -57,11 +57,10 @@ void Keeper::accept(const Granted& granted) {
   report(event::Acquired{std::move(leases), std::move(holds)});
 }
 
-// --once-per, after the grant and before the start. False: nothing may start; the lock was released
-// and a report says why. Others may hold the lock, too (readers, permits, nested runs): if one of
-// them has noted its start since ours was judged, it is judged anew. A start whose record has an
-// unknown fate is no start; the attempt to withdraw it may fail, and then there is no start in this
-// period.
+// Records the start for --once-per, after the grant and before the job starts. False: nothing may
+// start; the lock was released, and an event says why. Other holders (readers, permits, nested runs)
+// may record a start between our two requests: then dlock decides again. If the fate of our record
+// is unknown, nothing starts. If the withdrawal fails too, this period has no start at all.
 bool Keeper::note_start(const Lease& lease) {
   const auto refused = [&](int status, const std::string& why, bool busy) {
     (void)twice([&] { return backend_->release(lease); });
@@ -81,8 +80,8 @@ bool Keeper::note_start(const Lease& lease) {
     if (!due && ahead == 0us)
       return refused(plan_.conflict_status,
                      output_.started_line(Duration{known->now - known->last->at}), true);
-    // until: partly random, so that a repeated change does not take the start of another, who read
-    // the same, for ours
+    // Part of `until` is random: otherwise a repeated change could take the record of another holder,
+    // who read the same record, for ours.
     const auto keep = plan_.once_per->retention().count();
     const Start mine{
         known->now,
@@ -93,7 +92,7 @@ bool Keeper::note_start(const Lease& lease) {
       const auto record = noted ? Output::Record::corrected : Output::Record::as_it_was;
       return refused(plan_.conflict_status, output_.started_ahead_line(ahead, record), true);
     }
-    // --again: a withdrawal must not bring back a start in the future (OncePer::ahead)
+    // With --again, a withdrawal must not bring back a start in the future (OncePer::ahead).
     recorded_start_ = {ahead > 0us ? mine : known->last, mine};
     if (noted) return true;
     (void)withdraw_start(lease);
@@ -106,7 +105,7 @@ bool Keeper::note_start(const Lease& lease) {
                  fmt::format("--once-per: {}; nothing was started", error.message), false);
 }
 
-// Text: why the start may still be noted.
+// Withdraws our start. A non-empty result says why it may still be recorded.
 std::string Keeper::withdraw_start(const Lease& lease) {
   if (!recorded_start_) return {};
   const auto done = backend_->note_start(lease, {recorded_start_->is, recorded_start_->was});
@@ -116,8 +115,8 @@ std::string Keeper::withdraw_start(const Lease& lease) {
   return *done == Noted::yes ? "" : "another start was noted since";
 }
 
-// Of a command that was not started, or failed. A withdrawal that is not confirmed leaves the start
-// noted: then the period has had its run.
+// Withdraws the start of a command that was not started, or failed. If the store does not confirm it,
+// the start stays recorded and counts for its period.
 void Keeper::forget_recorded_start(const Lease& lease) {
   const std::string why = withdraw_start(lease);
   if (why.empty()) return;
@@ -126,16 +125,16 @@ void Keeper::forget_recorded_start(const Lease& lease) {
                   output_.key(), printable(why), plan_.once_per->text()));
 }
 
-// The wait is over: nothing is held.
+// Ends the wait: nothing is held.
 void Keeper::fail_wait(const Error& e) {
   finish(event::WaitEnded{exit_status(e.code), false, e.message});
 }
 
-// After one try, or an error that a retry does not fix.
+// Ends the wait after one try, or after an error that a retry does not fix.
 void Keeper::give_up_wait(const Error& e) {
-  // Nothing to undo if nothing was ever sent; otherwise best effort: a remainder ends by its ttl.
+  // If nothing was ever sent there is nothing to undo. Otherwise try once: what stays ends by its ttl.
   const bool unknown = e.code == Errc::timed_out || e.code == Errc::protocol;
-  // several: the error may be that of the second
+  // With several keys, the first may be held and the error be that of the second.
   if (wait_.reached() || unknown || plan_.several()) (void)waiter_->cancel();
   output_.trace("info", "acquire");
   fail_wait(e);
@@ -147,15 +146,16 @@ void Keeper::end_busy(const Busy& busy) {
   finish(event::WaitEnded{plan_.conflict_status, true, output_.busy_line(busy.holder, busy.why)});
 }
 
-// --max-waiters. What cannot be cancelled leaves the queue by its patience.
+// Ends the wait because of --max-waiters. If the cancellation fails, the entry in the queue expires by
+// its patience.
 void Keeper::end_crowded(const Waiting& last) {
   (void)twice([&] { return waiter_->cancel(); });
   output_.trace("fail", "acquire");
   finish(event::WaitEnded{plan_.conflict_status, true, output_.crowded_line(last)});
 }
 
-// A waiter that sleeps in the queue brings no answer. Shortly before the end of the wait the store
-// is asked whether it is reachable, and which owner holds the lock now.
+// A waiter that sleeps in the queue gets no reply. So shortly before the end of the wait this asks the
+// store whether it is reachable, and which owner holds the lock.
 Result<Progress> Keeper::inspect_key(Waiting last) {
   last.sent_at = Clock::now();
   const auto view = backend_->inspect(plan_.request.key);
@@ -179,13 +179,13 @@ void Keeper::acquire() {
     const Duration left = until(wait_.until());
     const bool inspects = last && !health_.grants_nothing && left <= last_query && wait_.stale();
     if (is_to_leave()) {
-      if (inspects && left <= 0us)  // there was no last second: the machine was suspended
+      if (inspects && left <= 0us)  // a suspend skipped the last second of the wait
         if (auto seen = inspect_key(*last))
           report(event::StillWaiting{std::get<Waiting>(*std::move(seen))});
       (void)twice([&] { return waiter_->cancel(); });
       return finish(event::WaitLeft{});
     }
-    if (left <= 0us && tried) {  // the main thread is about to end the wait
+    if (left <= 0us && tried) {  // the main thread will end the wait
       nap(time_to_leave);
       continue;
     }
@@ -197,10 +197,11 @@ void Keeper::acquire() {
       const bool too_long = !plan_.wait && Clock::now() >= wait_.retried_until();
       if (!retryable(e.code) || plan_.one_try() || too_long) return give_up_wait(e);
       wait_.mark_unreachable();
-      // What it said before says nothing of a store that refuses now. An error from beyond the end,
-      // of a machine that slept, says nothing of the wait: leaving asks once more.
+      // An earlier reply does not count while the store fails. But an error after the end of the
+      // wait, on a machine that was suspended, does not count either: dlock asks once more as it
+      // leaves.
       if (until(wait_.until()) > 0us) last.reset();
-      // When dlock is to leave, the request may have been interrupted: an earlier error says more.
+      // A request to leave may have interrupted this exchange: an earlier error explains more.
       if (!requested() || !has_reported_error)
         report(event::NoAnswer{.reached = false, .why = e.message});
       has_reported_error = true;
@@ -223,7 +224,7 @@ void Keeper::acquire() {
       if (plan_.max_waiters && last->ahead >= static_cast<std::size_t>(*plan_.max_waiters))
         return end_crowded(*last);
     }
-    if (health_.grants_nothing) {  // to any owner: whether the lock is held is unknown
+    if (health_.grants_nothing) {  // it is unknown whether the lock is held
       last->sent_at = {};
       report(event::NoAnswer{.reached = true, .why = last->why});
     }
@@ -231,10 +232,10 @@ void Keeper::acquire() {
   }
 }
 
-// How long to wait for news before reporting the current state: soon, then when somebody may see
-// it; before the last query, and before the end of a short wait. A report costs the store
-// something, for each of those who wait: on a terminal it is each second, in a log when the next
-// line is due.
+// Returns how long the next poll may sleep before the Keeper reports the current state: until the
+// first report, then until the user gets the next line, but not beyond the last query or the end of a
+// short wait. Each report costs the store a request per waiter. So it comes each second on a
+// terminal, and in a log only when the next line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited,
                        const std::optional<Waiting>& last) const {
   if (plan_.one_try() || (plan_.max_waiters && !last)) return {};
@@ -248,7 +249,7 @@ Duration Keeper::slice(Duration left, Clock::duration waited,
   else if (redraws(plan_)) due = redrawn_report;
   else if (!plan_.output.quiet)
     for (const Duration line : repeat_times) at(line);
-  // until its grace ends, what it says changes soon
+  // In its grace period the store's reply changes soon.
   if (health_.grants_nothing) due = std::min<Duration>(due, redrawn_report);
   return std::clamp<Duration>(before_query, 0us, due);
 }

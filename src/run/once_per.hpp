@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --once-per: at most one start per period. Pure; the clock is the store's (Backend::starts).
+// --once-per: at most one start per period. A pure value: the clock is the store's
+// (Backend::starts), and only the calendar periods read the time zone.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,30 +14,30 @@ struct OncePer {
   enum class Calendar { none, hour, day, week, month } calendar = Calendar::none;
   Duration period{};  // calendar none
 
-  // A duration above 0, or hour, day, week, month. Errc::usage.
+  // Accepts a duration above 0, or hour, day, week, month; else Errc::usage.
   static Result<OncePer> parse(std::string_view text);
   std::string text() const;
   // For people: "day, time zone Asia/Tokyo".
   std::string described() const;
 
-  // May a job start now? A duration: not if the last start was less than the duration minus a slack
-  // of min(period/10, 1 min) ago. Calendar: not within the hour, day, week (from Monday) or month
-  // of the last start, in the time zone of TZ. Not if the last start is in the future: see ahead().
+  // Returns whether a job may start now. A duration: the last start was at least the duration minus
+  // a slack of min(period/10, 1 min) ago. Calendar: the last start was in another hour, day, week
+  // (from Monday) or month, in the time zone of TZ. False if the last start is in the future: see
+  // ahead().
   bool due(const Starts&) const;
 
-  // How far the last start is in the future, else 0. The store's clock was ahead when it was noted,
-  // so the job was started some time before now. Such a record should be set to now: then it keeps
-  // the next start a whole period away from the real one, whenever that was, and blocks for one
-  // period, not until the wall clock reaches it.
+  // Returns how far the last start is in the future, else 0. The store's clock was ahead when the
+  // start was recorded, so the job was started some time before now. The caller should set such a
+  // record to now: then it blocks for one whole period, and not until the wall clock reaches it.
   static Duration ahead(const Starts& s) noexcept {
     return Duration{s.last && s.last->at > s.now ? s.last->at - s.now : 0};
   }
 
-  // Calendar: when the period after that of `wall_micros` begins, in the time zone of TZ;
+  // Calendar: returns when the next period after `wall_micros` begins, in the time zone of TZ, in
   // microseconds since 1970.
   std::int64_t next_after(std::int64_t wall_micros) const;
 
-  Duration retention() const;  // after which the record of a start is not needed
+  Duration retention() const;  // how long the record of a start is needed
 };
 
 }  // namespace dlock::run

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line asks of run/: everything is checked before a Plan exists.
+// The plan of one run or acquire: what the command line asks for, checked and complete. cli/ builds
+// it; nothing changes it after the guard is forked, so that any thread may read it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,48 +16,53 @@
 
 namespace dlock::run {
 
+// What dlock prints and writes about a run.
 struct OutputOptions {
-  bool quiet = false;     // no messages but errors
+  bool quiet = false;     // print errors only
   bool log_json = false;  // messages as one JSON object per line
   int verbosity = 0;
-  int status_fd = -1;              // JSON lines; inherited, never passed to the job
-  std::string status_file, trace;  // created 0600 / appended; empty: none
-  std::string metrics_file;        // replaced at the end; empty: none
+  int status_fd = -1;        // JSON lines; inherited, never passed to the job
+  std::string status_file;   // JSON lines; created with mode 0600; empty: none
+  std::string trace;         // the history; appended to; empty: none
+  std::string metrics_file;  // replaced at the end; empty: none
 };
 
-// What the command line says of a run, as it is: cli/options reads it, and a Plan has it.
+// The options of a run, unchanged from the command line: cli/options reads them into this.
 struct RunOptions : JobOptions {
-  std::optional<Duration> wait;     // nullopt: for ever; zero: one try
-  std::optional<int> max_waiters;   // as many before this one: busy; only if Traits::fifo
+  std::optional<Duration> wait;  // nullopt: for ever; zero: one try
+  // Busy, if so many wait already; only if Traits::fifo.
+  std::optional<int> max_waiters;
   int conflict_status = 75;         // -E
-  Duration splay{};                 // wait a random part of it before the first request
+  Duration splay{};                 // the first request is delayed by a random part of this
   std::optional<OncePer> once_per;  // only if Traits::starts
-  bool again = false;               // --once-per: starts although it ran, and is noted
+  bool again = false;               // --once-per: start even if it already ran; record the start
   bool until_success = false;       // --once-per: a command that failed does not count
 };
 
 struct Plan : RunOptions {
-  // The lock. open: for one key; called by the keeper alone.
+  // The lock. Only the Keeper calls open(), which opens a Backend for one key.
   std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
   Traits traits;
-  Request request;  // Request::wait: as one_try() says, when it is sent
-  // Besides request.key, in the order given: taken all or none, but one may be lost, or released,
-  // while others are not.
+  Request request;  // the Keeper sets Request::wait by one_try()
+  // The keys after request.key, in the order given. dlock takes all or none; later one may be lost
+  // or released while others are held.
   std::vector<Key> more_keys;
   Timing timing;
-  // how long an unreachable store is retried at the start without -w
+  // How long dlock retries an unreachable store at the start, without -w.
   Duration connect_timeout{std::chrono::seconds{5}};
 
   // The job.
   std::string id;          // of this run, random: runs in the job find it by this (DLOCK_RUNS)
   bool publish_id = true;  // false: --no-env
   bool publish_environment = true;        // all other DLOCK_*; false: --no-env, fence
-  std::vector<InheritedGrant> inherited;  // of the dlocks around this one
-  std::string place;  // of the locks, for DLOCK_GRANTS: a nested dlock compares it with its own
-  // run --handle: of another process, which acquired the lock and releases it
+  std::vector<InheritedGrant> inherited;  // what the dlocks around this one hold
+  // Where the locks are, for DLOCK_GRANTS: a nested dlock compares it with its own.
+  std::string place;
+  // run --handle: another process acquired the lock, and releases it.
   std::optional<Handle> handle;
 
-  // Without a job: the lock is not held by us at all, or until dlock is asked to end, or so long.
+  // Without a job. false: dlock ends at once, and the store keeps the lock. true: dlock holds it until
+  // somebody asks for the end, or until max_hold is over.
   bool holds_until_asked = false;
   Duration max_hold{};  // zero: no limit
 

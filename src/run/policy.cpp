@@ -13,7 +13,7 @@ using How = Outcome::How;
 
 namespace {
 
-// before a store that grants too late is asked again
+// The pause before dlock asks a store again that granted too late.
 constexpr Duration first_pause = 100ms, longest_pause = 2s;
 
 }  // namespace
@@ -35,7 +35,7 @@ void Policy::set_lease(Deadline deadline) {
 }
 
 void Policy::on(const event::Acquired& e, Deadline now) {
-  if (phase_ != Phase::waiting) return;  // dlock is leaving the queue: the keeper releases it
+  if (phase_ != Phase::waiting) return;  // dlock leaves the queue: the Keeper releases the grant
   granted_at_ = now;
   set_lease(e.leases.front().deadline);
   if (!plan_.has_job()) {
@@ -44,14 +44,13 @@ void Policy::on(const event::Acquired& e, Deadline now) {
   }
   if (now >= when_.term_at) return queue_again(now);
   phase_ = Phase::starting;
-  act(action::
-          StartJob{});  // its deadlines are in the same message: there is never a job without one
+  act(action::StartJob{});  // carries the deadlines, so no job ever runs without them
 }
 
 void Policy::queue_again(Deadline now) {
   phase_ = Phase::waiting;
   pause_ = std::clamp<Duration>(pause_ * 2, first_pause, longest_pause);
-  wait_.begin(now);  // the pause is part of the time of the next try
+  wait_.begin(now);  // the pause counts as time of the next try
   when_ = {};
   deadline_ = granted_at_ = no_deadline;
   revoked_ = false;
@@ -60,7 +59,7 @@ void Policy::queue_again(Deadline now) {
 }
 
 void Policy::on(const event::Renewed& e, Deadline) {
-  // the latch: the job is being ended; the store still keeps others out a little longer
+  // A loss is final, and the job is being ended. The store keeps others out a little longer.
   if (lost_) {
     deadline_ = std::max(deadline_, e.deadline);
     return;
@@ -69,8 +68,8 @@ void Policy::on(const event::Renewed& e, Deadline) {
   if (job_may_live()) act(action::SendDeadlines{});
 }
 
-// Like --max-run, once a grant. It is no signal of the user, so it does not make one before or
-// after it the second.
+// Ends the job like --max-run, once per grant. It does not count as a signal of the user, so no
+// signal before or after it becomes the second.
 void Policy::on(const event::Revoked&, Deadline now) {
   if (phase_ == Phase::lingering) return release(now);
   if (phase_ == Phase::holding) {
@@ -102,8 +101,8 @@ void Policy::end_job(Deadline now) {
   when_.stop_by = std::min(when_.stop_by, later(now, plan_.timing.kill_after));
 }
 
-// The wait is over, or was ended. The keeper may be blocked in a client library: it is told to
-// leave, and has this long to do it.
+// The wait is over, or somebody ended it. The Keeper may be blocked in a client library, so it gets
+// a bounded time to leave the queue.
 void Policy::leave(Deadline now) {
   phase_ = Phase::leaving;
   step_by_ = later(now, time_to_leave);
@@ -144,7 +143,7 @@ void Policy::on(const event::EndRequested& e, Deadline now) {
   leave(now);
 }
 
-// A loss comes first, whatever asks for the end.
+// A loss counts more than any request to end.
 void Policy::end_hold(Outcome outcome, Deadline now) {
   if (plan_.holds_until_asked && now >= when_.kill_at) return lose_hold(now);
   requested_end_ = outcome;
@@ -193,7 +192,7 @@ void Policy::on(const event::Signal& e, Deadline now) {
     case Phase::detaching:
       if (is_ending_signal(e.number)) hold_until_ = now;
       return;
-    case Phase::releasing:  // has the store's time for one answer, whatever signals come
+    case Phase::releasing:  // waits for one reply of the store, whatever signals come
     case Phase::own_sweep:
     case Phase::over: return;
   }
@@ -202,8 +201,8 @@ void Policy::on(const event::Signal& e, Deadline now) {
 void Policy::forward(const event::Signal& e, Deadline now) {
   const bool ending = is_ending_signal(e.number);
   if (ending && e.number == last_end_ && now - ended_at_ < same_request) return;
-  // A signal of the terminal went to the whole group, including the job. Before `started` the job
-  // may have missed it: twice rather than never.
+  // The terminal sent its signal to the whole group, including the job. Before JobStarted the job
+  // may have missed it: better twice than never.
   const bool of_terminal = same_group_ && e.from_kernel;
   // When a terminal hangs up, the kernel signals only the leader of the session.
   const bool sent_to_us_alone = e.number == SIGHUP && session_leader_;
@@ -212,11 +211,11 @@ void Policy::forward(const event::Signal& e, Deadline now) {
     if (phase_ == Phase::descendants) act(action::SignalTree{e.number});
     else act(action::SendSignal{e.number});
   }
-  // A terminal's Ctrl-C is the job's to interpret: a database shell lives on. A HUP from a process
+  // The job decides what a terminal's Ctrl-C means: a database shell lives on. A HUP from a process
   // means "reload".
   const bool asks_to_end = e.number == SIGHUP ? e.from_kernel : ending && !of_terminal;
   if (!asks_to_end) return;
-  // or a stopped job would get it too late
+  // A stopped job would get the signal too late.
   if (!job_has_it && phase_ != Phase::descendants) act(action::SendSignal{SIGCONT});
   when_.stop_by =
       last_end_ != 0 ? now : std::min(when_.stop_by, later(now, plan_.timing.kill_after));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every decision of `dlock run` and `dlock acquire`, without a clock, a descriptor or a process:
-// step(event, now) -> actions. The supervisor collects events, calls it, and carries out the
-// actions.
+// Makes every decision of `dlock run` and `dlock acquire`: step(event, now) -> actions. It is pure: it
+// has no clock, no descriptor and no process, and nothing in it can fail. The Supervisor calls it on
+// the main thread, and carries out the actions in their order.
 #pragma once
 #include <optional>
 #include <utility>
@@ -33,10 +33,10 @@ class Policy {
   bool waiting() const noexcept { return phase_ == Phase::waiting; }
   bool holding() const noexcept { return phase_ == Phase::holding; }  // without a job
   bool over() const noexcept { return phase_ == Phase::over; }
-  bool may_stop() const noexcept;  // dlock itself: there is nothing that it has to do
-  // members of the job still live, and the guard stays with them
+  bool may_stop() const noexcept;  // dlock has no pending work, so it may stop with the job
+  // Members of the job still live, and the guard goes on without dlock.
   bool abandoned() const noexcept { return gave_up_; }
-  // dlock ended the job: restore the terminal
+  // dlock ended the job, which may have left the terminal in another mode.
   bool killed() const noexcept { return killing_ || lost_ || guard_failed_; }
 
  private:
@@ -102,7 +102,7 @@ class Policy {
   void forward(const event::Signal&, Deadline now);
   template <class TreeEnd>
   void job_is_over(const TreeEnd&, Deadline now);
-  void give_back(Deadline now);  // the job is over: detach, go on holding or release
+  void give_back(Deadline now);  // the job is over: detaches, goes on holding, or releases
   void release(Deadline now);
   bool forgets_start() const noexcept;
   Deadline time_to_give_back(Deadline now) const noexcept;
@@ -118,16 +118,17 @@ class Policy {
   GuardWatchdog watchdog_;
   Phase phase_ = Phase::waiting;
   GuardDeadlines when_;
-  Deadline deadline_ = no_deadline;  // of the lease
+  Deadline deadline_ = no_deadline;  // the end of the lease
   Deadline granted_at_ = no_deadline, hold_until_ = no_deadline;
   Deadline max_run_at_ = no_deadline;
-  Deadline step_by_ = no_deadline;    // bound of the current phase
-  Duration sweep_pause_{};            // until the next sweep of our own
-  Deadline notice_at_ = no_deadline;  // when to name the remaining members
-  Deadline ended_at_{};               // last ending signal
-  Duration pause_{};                  // before the last queue_again
-  int last_end_ = 0;
-  std::optional<Outcome> requested_end_;  // how dlock ends, if not as wait or job end
+  Deadline step_by_ = no_deadline;    // the end of the current phase
+  Duration sweep_pause_{};            // before the next SweepOwn
+  Deadline notice_at_ = no_deadline;  // when the user gets a list of the remaining members
+  Deadline ended_at_{};               // when the last ending signal came
+  Duration pause_{};                  // of the last QueueAgain
+  int last_end_ = 0;                  // the last ending signal
+  std::optional<Outcome>
+      requested_end_;  // how dlock ends, if the wait or the job does not decide it
   int status_ = -1, exec_error_ = 0;
   bool lost_ = false, killing_ = false, guard_failed_ = false, start_failed_ = false,
        max_run_over_ = false, revoked_ = false, withdraws_start_ = false, gave_up_ = false;

@@ -11,8 +11,8 @@
 namespace dlock::run {
 
 Outcome run(const Plan& given) {
-  // These live as long as the process, like everything that the keeper's thread uses: it is never
-  // joined, because a client library may block it for ever.
+  // These objects live as long as the process, because the Keeper's thread uses them. Nobody joins
+  // that thread: a client library may block it for ever.
   Plan& own = *new Plan(given);
   const Plan& plan = own;
   Entry& entry = *new Entry;
@@ -22,7 +22,7 @@ Outcome run(const Plan& given) {
   if (!Channel::make_pair(ours, theirs))
     return output.give_up(
         {Errc::unavailable, fmt::format("no socket pair: {}", std::strerror(errno))});
-  // before the fork: others can see the id of a run from its first name on
+  // Before the fork: from the first name on other processes can see the id of the run.
   InnerHolds &of_guard = *new InnerHolds, &of_dlock = *new InnerHolds;
   for (FailedCall call{"bind", EADDRINUSE}; call.error == EADDRINUSE;) {
     own.id = Owner::random().hex();
@@ -37,16 +37,16 @@ Outcome run(const Plan& given) {
   if (guard == 0) {
     ours.reset();
     of_dlock.clear();
-    // not on the stack, which may be limited to less than those of the children in it
+    // On the heap: a Guard contains the stacks of children, and its own stack may be smaller.
     const GuardedLock lock{plan.request.key, plan.request.ttl, plan.timing.kill_after};
     (new Guard(Channel(std::move(theirs)), entry, plan, lock, of_guard))->run();
   }
-  // From here, too: a guard that is stopped before its first call is continued by the kernel when
-  // our death makes its group an orphaned one.
+  // The guard calls this, too. If the guard is stopped before its first call and dlock dies, its group
+  // becomes orphaned, and then the kernel continues it.
   ::setpgid(guard, guard);
   theirs.reset();
   of_guard.clear();
-  // second line: if the guard is killed, its orphans become ours
+  // If the guard is killed, dlock inherits its orphans and kills them.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   PreexistingProcesses& preexisting = *new PreexistingProcesses(guard);
   if (!preexisting.children)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dlock does under a lock. Call one of these before any thread exists, with the signal mask
-// and dispositions that dlock was started with, and end with finish(). Messages for the user go to
-// stderr.
+// The entry points of run/: what dlock does under a lock. Call one of them before any thread exists,
+// with the signal mask and dispositions that dlock was started with, and then call finish(). Each
+// returns how dlock has to end, also after a failure; the user has got a message on stderr then.
 #pragma once
 #include <functional>
 #include <string>
@@ -12,29 +12,28 @@
 
 namespace dlock::run {
 
-// Acquires the lock, runs the command, releases.
+// Acquires the lock, runs the command under a guard, and releases the lock when the job is dead.
 Outcome run(const Plan&);
 
-// What to do with a grant that has no command.
+// Where the grant of a lock without a command goes.
 struct GrantSink {
   std::function<std::string(const std::vector<Lease>&)> text;  // in the order of the keys
-  std::function<bool(std::string_view)> print;                 // false: could not be printed
+  std::function<bool(std::string_view)> print;                 // false: printing failed
 };
 
-// Acquires the lock without a command and prints the grant once; if that fails the lock is released
-// and the status is 125. Detached: then ends with 0. Attached (--hold): holds until stdin ends (0),
-// a signal (that signal) or the loss of the lock (123).
+// Acquires the lock without a command and prints the grant once. If printing fails it releases the
+// lock, and the status is 125. Detached: it ends with 0. Attached (--hold): it holds until stdin ends
+// (status 0), a signal comes (ends by that signal) or the lock is lost (123).
 Outcome acquire(const Plan&, const GrantSink&);
 
-// acquire(), and a separate process keeps the lock in the background, detached from everything
-// inherited: until the process of `watch` (a pidfd; -1: none) has ended, `max_hold` is over, the
-// lock is released or lost, or a signal comes. `socket`: the name that it listens on
-// (keeper_socket.hpp); empty: none.
 struct KeepOptions {
-  int watch = -1;
-  Duration max_hold{};
-  std::string socket;
+  int watch = -1;       // a pidfd: the end of that process releases the lock; -1: none
+  Duration max_hold{};  // zero: no limit
+  std::string socket;   // the name to listen on (keeper_socket.hpp); empty: none
 };
+// Like acquire(), but a separate process keeps the lock in the background, detached from everything
+// that it inherited. It ends when KeepOptions say so, when the lock is released or lost, or when a
+// signal comes.
 Outcome keep(const Plan&, const GrantSink&, const KeepOptions&);
 
 }  // namespace dlock::run

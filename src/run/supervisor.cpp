@@ -19,11 +19,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Duration fast_job = 20ms;       // one that ends within it needs no renewals
-constexpr Duration time_to_name = 250ms;  // at a tree, to name its members
+constexpr Duration fast_job = 20ms;       // a job that ends within this time needs no renewal
+constexpr Duration time_to_name = 250ms;  // how long to search the tree for members to name
 
-// The order within a wake-up: events that make the lock lost, the user, the job; a request to give
-// back last, because it does not count for a job that had ended.
+// The order of events within one wake-up: first a loss of the lock, then the user, then the job. A
+// revocation comes last, because it does not count for a job that had ended.
 int rank(const Event& e) {
   if (const auto* of_guard = std::get_if<GuardEvent>(&e))
     return std::holds_alternative<event::Expired>(*of_guard) ? 0 : 3;
@@ -91,8 +91,7 @@ FailedCall Supervisor::failed() const {
 }
 
 Outcome Supervisor::run() {
-  // If the store is this machine, the first try needs no thread: the guard sets itself up
-  // meanwhile.
+  // If the store is this machine, the first try needs no thread. The guard sets itself up meanwhile.
   const bool granted = !hold_ && plan_.traits.liveness == Liveness::process &&
                        plan_.splay <= Duration{} && keeper_.try_now();
   if (granted) turn();
@@ -116,21 +115,21 @@ Outcome Supervisor::run() {
     timer_.drain();
     turn();
   }
-  // whatever its result, the command's status stands
+  // If the file cannot be written, the exit status stays that of the command.
   if (const auto written = metrics_.write_end(outcome_); !written)
     output_.error(written.error().message);
   output_.flush(exit_flush_time);
   return outcome_;
 }
 
-// One `now`; then the events; then what is due at that moment. A dlock that was stopped wakes up
-// after a deadline, and the guard acted on it long ago: dlock must read that before it judges the
-// guard by the clock.
+// Reads the clock once, then handles the events, then what is due at that time. A dlock that was
+// stopped may wake up after a deadline on which the guard acted long ago: dlock must read the guard's
+// messages before it compares deadlines with the clock.
 void Supervisor::turn() {
   const Deadline now = Clock::now();
   if (now >= thread_at_) {
     keeper_.start();
-    // no thread available: the job goes on
+    // If no thread is available the job goes on, and dlock tries again.
     thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);
   }
   for (const Event& e : gather(now)) step(e, now);
@@ -155,13 +154,13 @@ void Supervisor::step(const Event& e, Deadline now) {
   for (const Action& a : policy_.step(e, now)) perform(a);
 }
 
-// As the job was stopped. When the job goes on, the guard says so and then sends us CONT: it takes
-// back a stop that is pending, and one that came before that is behind a message which is read
-// here.
+// Stops dlock as the job was stopped. When the job goes on, the guard reports it and then sends us
+// CONT. That CONT cancels a pending stop. If it came before the stop was pending, the guard's message
+// is here already, and this function reads it.
 //
-// 1. dlock looks for a CONT, and for the guard's messages;  2. the user's CONT comes;  3. our stop
-//    is made pending, which drops a CONT, or is a SIGSTOP, which is never pending, and the guard's
-//    CONT came in step 2: dlock stays stopped until the next CONT.
+// 1. dlock checks for a CONT and for messages of the guard;  2. the user's CONT comes;  3. dlock
+//    makes its stop pending, which drops the CONT (a SIGSTOP is never pending; then the guard's CONT
+//    came in step 2): dlock stays stopped until the next CONT.
 void Supervisor::stop() {
   announcer_.clear_line();
   output_.flush(100ms);
@@ -212,10 +211,10 @@ void Supervisor::from_user(std::vector<Event>& out) {
       reap_others();
       continue;
     }
-    // the guard's, who continues us with the job
+    // The guard sends this CONT when the job goes on.
     if (s->ssi_signo == SIGCONT && static_cast<pid_t>(s->ssi_pid) == guard_pid_) continue;
-    // A signal is queued once, with the sender of the first: the kernel's HUP may be merged into a
-    // process's.
+    // The kernel queues a signal once, with its first sender: the terminal's HUP may have been merged
+    // into the HUP of a process.
     const bool hung_up = s->ssi_signo == SIGHUP && modes_.terminal_is_gone();
     out.emplace_back(
         event::Signal{static_cast<int>(s->ssi_signo), s->ssi_code == SI_KERNEL || hung_up});
@@ -244,7 +243,7 @@ void Supervisor::from_guard(std::vector<Event>& out) {
   }
 }
 
-// PID 1 of a container has the orphans of others, such as those of `docker exec`.
+// As PID 1 of a container dlock inherits foreign orphans, such as those of `docker exec`.
 void Supervisor::reap_others() const {
   for (const pid_t child : preexisting_.children.list())
     if (child != guard_pid_) ::waitpid(child, nullptr, WNOHANG);
@@ -297,11 +296,11 @@ void Supervisor::start_job() {
   const FailedCall call = order_start();
   holds_.clear();
   if (call.error == EPIPE || call.error == ECONNRESET) {
-    ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file will follow
+    ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; GuardGone will follow
   } else if (call) {
     announcer_.start_failed(fmt::format("the order to the guard process failed: {}", why(call)));
     for (const Action& a : policy_.step(event::StartFailed{call.error}, Clock::now())) perform(a);
-    ::shutdown(guard_.fd(), SHUT_WR);  // no more messages: it sends tree_dead and exits
+    ::shutdown(guard_.fd(), SHUT_WR);  // no more messages: the guard sends TreeDead and exits
     return;
   }
   if (!keeper_.started()) thread_at_ = later(Clock::now(), fast_job);
@@ -311,7 +310,7 @@ void Supervisor::start_job() {
 FailedCall Supervisor::order_start() {
   std::string environment = job_environment(plan_, leases_, guard_pid_);
   if (environment.size() > Channel::max_payload)
-    environment.resize(Channel::max_payload + 1);  // the guard sees that it is truncated
+    environment.resize(Channel::max_payload + 1);  // the guard sees the truncation and refuses
   // The descriptors that end the locks are in the start message: there is never a job whose guard
   // does not hold them, and none of them stays in a socket, where the kernel counts them against
   // every program of this user.
@@ -322,7 +321,7 @@ FailedCall Supervisor::order_start() {
   return error == 0 ? FailedCall{} : FailedCall{"sendmsg", error};
 }
 
-// No process of ours may outlive us, except a guard that still has members to end.
+// No process of ours may outlive dlock, except a guard that still has members to end.
 void Supervisor::dismiss_guard() {
   if (policy_.abandoned() || guard_reaped_) return;
   if (guard_.open()) {
@@ -336,14 +335,14 @@ void Supervisor::dismiss_guard() {
     }
     if (got != Channel::ReceiveResult::closed) ::kill(guard_pid_, SIGKILL);
   }
-  // Its descriptors are closed, so it is almost dead, unless closing one of them hangs on a dead
-  // file server: then dlock exits first.
+  // The guard has closed the channel, so it is almost dead. If closing another descriptor hangs on a
+  // dead file server, dlock exits first.
   const Fd pin(static_cast<int>(::syscall(SYS_pidfd_open, guard_pid_, 0)));
   pollfd p{pin.get(), POLLIN, 0};
   if (pin) wait_until({&p, 1}, later(Clock::now(), 2s));
-  // The kernel, asked to reap the guard while a reader of /proc knows it, spins until the guard's
-  // second thread has let go of its part: with SCHED_FIFO on one processor for ever. So it goes
-  // first.
+  // If a reader of /proc knows the guard when dlock reaps it, the kernel spins until the guard's
+  // second thread has dropped its part: with SCHED_FIFO on one processor for ever. So let that thread
+  // run first.
   ::sched_yield();
   int status = 0;
   if (::waitpid(guard_pid_, &status, pin ? WNOHANG : 0) == guard_pid_ && WIFSIGNALED(status))
@@ -359,11 +358,11 @@ void Supervisor::end(Outcome outcome) {
   announcer_.exit(outcome);
 }
 
-// ---- the second line: the guard is dead --------------------------------------------------------
+// ---- the guard is dead -------------------------------------------------------------------------
 
-// Not part of the job: it existed when dlock started, or it is an orphan of such a process and
-// older than the guard. An orphan that began later cannot be told from a member of the job, and
-// then the promise about the job counts more.
+// Returns whether the child is no part of the job: it existed when dlock started, or it is an orphan
+// of such a process and older than the guard. An orphan that began later looks like a member of the
+// job. It is treated as a member, because the promise about the job counts more.
 bool Supervisor::foreign(pid_t child) const {
   const auto process = process_stat(child);
   const ProcessId id = process ? process->id : ProcessId{child};
@@ -372,12 +371,13 @@ bool Supervisor::foreign(pid_t child) const {
              preexisting_.before.end();
 }
 
-// The guard is dead and its tree is ours. ECHILD would be the proof, but earlier children must
-// live; so the list must be empty three times in a row, after everything was reaped. When a member
-// dies its children become ours a moment later, one generation after the other. No event reports
-// that, so the list is read each millisecond. After 20 ms without a change the members are in an
-// uninterruptible state, and Policy asks again, less and less often. It also does so after 200
-// rounds, for a job that forks without end: signals and deadlines must not wait for that.
+// Kills the dead guard's tree, which dlock has inherited. ECHILD would be the proof of its end, but
+// children from before dlock's start must live. So the list must be empty three times in a row, after
+// everything was reaped. When a member dies its children become ours a moment later, one generation
+// after the other. No event reports that, so the list is read each millisecond. After 20 ms without
+// a change the members are in an uninterruptible state; Policy sends SweepOwn again, less and less
+// often. It also does so after 200 rounds, for a job that forks without end: signals and deadlines
+// must not wait for that.
 void Supervisor::sweep_own() {
   reap_guard();
   auto cgroup = JobCgroup::find(guard_pid_);

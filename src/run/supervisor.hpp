@@ -19,16 +19,16 @@
 namespace dlock::run {
 
 // dlock's main thread while it waits and holds, with a job or without. It collects the events of
-// keeper, user and guard, lets Policy decide with one `now`, and carries out the actions. It calls
-// no client library, every wait has a bound, and it is the only thread that forks, waits for
-// children and signals.
+// Keeper, user and guard, lets Policy decide with one `now`, and carries out the actions. It calls no
+// client library, and every wait has a bound. No other thread forks, waits for children or sends
+// signals.
 class Supervisor {
  public:
-  // A guard, or what to do without a job.
+  // With a job: a guard. Without a job: a JoblessHold, and no guard.
   Supervisor(const Plan&, const Entry&, const PreexistingProcesses&, Output&, Channel guard,
              pid_t guard_pid, InnerHolds&, JoblessHold*);
   ~Supervisor() = delete;
-  FailedCall failed() const;  // then run() would never end
+  FailedCall failed() const;  // if a call failed, do not call run(): it would never end
   Outcome run();
 
  private:
@@ -45,7 +45,7 @@ class Supervisor {
   void start_job();
   FailedCall order_start();
   void hand_over();
-  bool can_be_ended() const;  // by others than Policy: without a job
+  bool can_be_ended() const;  // without a job: whether JoblessHold may ask for the end
   std::optional<Owner> held_by() const;
   bool foreign(pid_t child) const;
   void sweep_own();
@@ -62,7 +62,7 @@ class Supervisor {
   Output& output_;
   const bool same_group_;
   const TerminalModes modes_;
-  int watch_;  // Plan::watched, until that process has ended
+  int watch_;  // Plan::watched; -1 after that process ended
   IncomingSignals signals_;
   Timer timer_;
   Keeper& keeper_;
@@ -71,16 +71,17 @@ class Supervisor {
   Policy policy_;
   std::vector<Lease> leases_;
   std::vector<Fd> holds_;             // until the guard has them
-  InnerHolds& inner_;                 // in case the guard dies
+  InnerHolds& inner_;                 // keeps the locks of runs in the job if the guard dies
   JoblessHold* const hold_;           // null: there is a job
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
-  bool guard_reaped_;                 // or there is none
-  std::uint64_t guard_started_ = 0;   // clock ticks since boot; known when it is dead
-  int stop_by_ = 0;                   // stop ourselves when the rest of this wake-up is done
+  bool guard_reaped_;                 // true also if there is no guard
+  std::uint64_t guard_started_ = 0;   // clock ticks since boot; known when the guard is dead
+  int stop_by_ = 0;                   // the signal to stop ourselves with at the end of this turn
   Outcome outcome_{};
 };
 
-// One of it, to its end. An Output that cannot be opened, or a call that failed, ends it at once.
+// Makes a Supervisor and runs it to its end. Returns at once if an output file cannot be opened, or if
+// a system call failed that it depends on; the user gets a message.
 Outcome supervise(const Plan&, const Entry&, const PreexistingProcesses&, Output&, Channel guard,
                   pid_t guard_pid, InnerHolds&, JoblessHold*);
 

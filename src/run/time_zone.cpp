@@ -76,7 +76,7 @@ class PosixZone {
   std::string_view rest_;
 };
 
-// Of TZ; empty: there is none.
+// Returns TZ without a leading colon; empty if it is not set.
 std::string_view given() {
   const char* tz = std::getenv("TZ");
   std::string_view text = tz ? tz : "";
@@ -88,7 +88,8 @@ std::string_view given() {
 
 Result<void> check_time_zone() {
   const std::string_view zone = given();
-  // What localtime(3) does with an unknown zone is right for these, which images without tzdata use.
+  // localtime(3) uses UTC for an unknown zone. That is right for these, and images without tzdata use
+  // them.
   constexpr std::string_view utc[] = {"", "UTC", "GMT", "Etc/UTC", "Etc/GMT"};
   if (std::find(std::begin(utc), std::end(utc), zone) != std::end(utc)) return {};
   if (is_zone_file(zone) || PosixZone(zone).valid()) return {};

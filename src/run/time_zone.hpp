@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time zone in which the calendar periods of --once-per are counted: that of localtime(3).
+// The time zone for the calendar periods of --once-per: the zone that localtime(3) uses. The functions
+// read TZ and files of zones; call them while no other thread changes the environment.
 #pragma once
 #include <string>
 #include "core/error.hpp"
 
 namespace dlock::run {
 
-// Whether localtime(3) understands TZ. Where it does not, it counts in UTC and reports nothing.
-// Errc::config: TZ is neither a POSIX string nor the name of a readable zone file.
+// Checks that localtime(3) understands TZ: otherwise it would silently use UTC. Errc::config: TZ is
+// neither a POSIX string nor the name of a readable zone file.
 Result<void> check_time_zone();
 
-// "Asia/Tokyo", by TZ; without TZ the abbreviation of the host's zone, "CET".
+// Returns the name in TZ, "Asia/Tokyo"; without TZ the abbreviation of the host's zone, "CET".
 std::string time_zone_name();
 
 }  // namespace dlock::run

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The times of a lease: when it is renewed, when the job is ended, when a late guard is killed. All
+// of it is pure. cli/ plans the times before anything starts; Policy and Keeper use them.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -8,18 +10,18 @@
 
 namespace dlock::run {
 
-// When a lease is renewed and when a job is ended, all measured from the sending of the last kept
-// renewal:
+// When a lease is renewed and when a job is ended, measured from the sending of the last request that
+// the store confirmed:
 //
 //   0        renew_every               term_at            kill_at      proven            ttl
 //   |------------|------------- ... ------|------------------|------------|---------------|
 //                  each try op_timeout      kill_after          margin       drift
 struct Timing {
-  Duration proven{};       // L: the proven part of the requested ttl
+  Duration proven{};       // L: for this part of the ttl dlock can prove that it holds the lock
   Duration renew_every{};  // L / 3
-  Duration op_timeout{};   // one exchange with the store: at most L / 6 and 5 s
-  Duration kill_after{};   // between TERM and KILL: by default at most L / 5 and 5 s
-  Duration margin{};       // kept free before the end: max(500 ms, L / 20)
+  Duration op_timeout{};   // for one exchange with the store: by default min(L / 6, 5 s)
+  Duration kill_after{};   // between TERM and KILL: by default min(L / 5, 5 s)
+  Duration margin{};       // between KILL and the end of L: max(500 ms, L / 20)
   // false: attached to a descriptor; then only kill_after and op_timeout apply
   bool leased = true;
 };
@@ -32,40 +34,39 @@ struct TimingOptions {
 // What ends a lock that is not renewed.
 enum class EndsBy { lease, descriptor };
 
-// Start rule (EndsBy::lease only): renew_every + op_timeout + kill_after + margin must fit into `proven`.
-// Errc::usage names the options, their values and the largest that would fit. `proven`: ttl -
-// drift(ttl) for a lease.
+// Plans the times. Start rule (EndsBy::lease only): renew_every + op_timeout + kill_after + margin
+// must fit into `proven`, which is ttl - drift(ttl) for most leases. Errc::usage names the options,
+// their values and the largest values that would fit.
 Result<Timing> plan_timing(const TimingOptions&, Duration proven, EndsBy);
 
-// When a lease that lasts until `deadline` is to be renewed, seen from now: renew_every after its
-// request was sent, as far as the deadline shows, and at the latest renew_every from now. A
-// deadline may be later than `proven` (a new session of ZooKeeper is known for all of its timeout),
-// which does not predict the next renewal's. But never at once: at least an eighth of renew_every
-// from now.
+// Returns when to renew a lease that lasts until `deadline`: renew_every after its request was sent,
+// which the deadline shows, but at the latest renew_every from now, and at the earliest an eighth of
+// renew_every from now. A deadline may be later than `proven` predicts (a new session of ZooKeeper is
+// known for all of its timeout); the next renewal's may not be.
 Deadline next_renewal(const Timing&, Deadline deadline, Deadline now) noexcept;
-inline auto renewals(const Timing& t) {  // the same, as a function
+inline auto renewals(const Timing& t) {  // next_renewal() as a function, for several()
   return [t](Deadline deadline, Deadline now) { return next_renewal(t, deadline, now); };
 }
 
-// When dlock kills a guard that did not end the job in time, because it is stopped or stuck: half a
-// margin after the time by which the guard was to send KILL. Its death ends the job. Pure, as
-// Policy is.
+// Decides when dlock kills a guard that did not end the job in time, because the guard is stopped or
+// stuck: half a margin after the time when the guard should have sent KILL. Killing the guard kills
+// the job. Pure, like Policy, which calls it.
 class GuardWatchdog {
  public:
   explicit GuardWatchdog(Duration margin) : half_(margin / 2) {}
 
-  // When due() is to be asked; no_deadline: never.
+  // Returns when to call due(); no_deadline: never.
   Deadline wake_at(const GuardDeadlines& when) const noexcept {
     const Deadline at = acted_ ? no_deadline : late_at(when);
     return at == no_deadline || retry_at_ == no_deadline ? at : std::max(at, retry_at_);
   }
 
-  // The guard is to be killed now; true once.
+  // Returns whether to kill the guard now; true only once.
   bool due(const GuardDeadlines& when, Deadline now) noexcept {
     const Deadline at = late_at(when);
     if (acted_ || now < at) return false;
-    // Is dlock late itself? Then the cause (a suspend, a frozen cgroup) may have stopped the guard
-    // as well, and it is about to act.
+    // If dlock is late itself, the cause (a suspend, a frozen cgroup) may have stopped the guard as
+    // well: wait a moment, because the guard may be about to act.
     if (now > later(at, own_lateness) && retry_at_ == no_deadline)
       retry_at_ = later(now, own_lateness);
     if (retry_at_ != no_deadline && now < retry_at_) return false;
@@ -74,7 +75,7 @@ class GuardWatchdog {
   }
 
  private:
-  // More than a busy machine causes.
+  // Longer than the delay that a busy machine causes.
   static constexpr Duration own_lateness = std::chrono::milliseconds(50);
 
   Deadline late_at(const GuardDeadlines& when) const noexcept {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the wait for a lock is over, and whether it ends busy or without an answer of the store. No
-// clock, no descriptors: the main thread, which must act on time, asks here, and the keeper, which
-// may hang in a client library, only supplies facts. Policy and the Keeper, on two threads, have one
-// each; these agree because both follow the events that the Keeper reports.
+// Decides when the wait for a lock is over, and whether it ends as busy or without a reply of the
+// store. It is pure. The main thread, which must act on time, decides by it; the Keeper, which may
+// hang in a client library, only supplies facts. Policy and the Keeper, on two threads, have one
+// WaitEnd each. The two agree because both observe the events that the Keeper reports.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -11,35 +11,36 @@
 
 namespace dlock::run {
 
-// The keeper's time to cancel, when the wait is over or a signal ends it: of the promised 250 ms it
-// leaves some for our own end. After that dlock ends without it: its place in the queue ends by its
-// patience, and a grant made meanwhile by its ttl.
+// How long the Keeper may take to leave the queue when the wait is over or a signal ends it: of the
+// promised 250 ms the rest is for dlock's own end. After that dlock ends without the Keeper: the
+// place in the queue expires by its patience, and a grant made meanwhile by its ttl.
 inline constexpr Duration time_to_leave = std::chrono::milliseconds{200};
 
-// The greatest age of an answer with which a wait ends busy. Within this last part of the wait the
-// keeper asks once more.
+// How old the store's last reply may be when a wait ends as busy. In this last part of the wait the
+// Keeper asks once more.
 inline constexpr Duration last_query = std::chrono::seconds{1};
 
 class WaitEnd {
  public:
   struct Rules {
-    std::optional<Duration> wait;  // nullopt: for ever; zero: one try, until there is an answer
+    std::optional<Duration> wait;  // nullopt: for ever; zero: one try, until there is a reply
     Duration connect{};            // --connect-timeout
-    Duration answer{};             // --op-timeout for each key
+    Duration answer{};             // --op-timeout, times the number of keys
   };
   explicit WaitEnd(const Rules& rules) : rules_(rules) {}
 
-  void begin(Deadline now) noexcept {  // once; -n: again for each try
+  void begin(Deadline now) noexcept {  // only the first call counts; with -n each call does
     if (began_ == no_deadline || one_try()) began_ = now;
   }
-  void mark_reached() noexcept { reached_ = true; }  // the store answered something
-  // The store answered a request sent then; Deadline{}: it did not. Only this makes an end busy.
+  void mark_reached() noexcept { reached_ = true; }
+  // The store replied to a request sent then; Deadline{}: it did not reply. Only this makes the end
+  // of a wait busy.
   void answered(Deadline sent_at) noexcept {
     answered_ = std::max(answered_, sent_at);
     reached_ |= sent_at > Deadline{};
   }
-  void mark_unreachable() noexcept { answered_ = {}; }  // the store is unreachable at the moment
-  // It answered that it grants nothing now: the lock's state is unknown, but the store was reached.
+  void mark_unreachable() noexcept { answered_ = {}; }
+  // The store replied that it grants nothing now: it was reached, but the lock's state is unknown.
   void mark_in_grace() noexcept {
     answered_ = {};
     reached_ = true;
@@ -56,9 +57,9 @@ class WaitEnd {
 
   Deadline began() const noexcept { return began_; }
   bool reached() const noexcept { return reached_; }
-  // The end of -w; no_deadline: there is none, or it is one try.
+  // The end of -w; no_deadline: there is no -w, or only one try.
   Deadline until() const noexcept { return limited() ? later(began_, *rules_.wait) : no_deadline; }
-  // The store's last answer is too old to end the wait with.
+  // The store's last reply is too old to end the wait with.
   bool stale() const noexcept { return answered_ < until() - last_query; }
 
   Deadline over_at() const noexcept {
@@ -67,13 +68,13 @@ class WaitEnd {
     if (reached_ && !one_try()) return no_deadline;
     return later(began_, rules_.connect + rules_.answer);
   }
-  // After an error the store is asked again before this only.
+  // After an error the Keeper asks the store again only before this time.
   Deadline retried_until() const noexcept {
     return limited() || reached_ ? until() : later(began_, rules_.connect);
   }
 
-  // Of a wait that is over: true: it was busy to the end, as far as the store says; false: there is
-  // no recent answer.
+  // For a wait that is over. true: the store says that the lock was busy to the end. false: there is
+  // no recent reply.
   bool busy() const noexcept {
     constexpr auto rounding = std::chrono::milliseconds{1};
     return limited() && answered_ >= over_at() - last_query - rounding;
