@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built without instrumentation and stack protector (CMakeLists.txt): both would call libraries.
+// CMakeLists.txt builds this file without instrumentation and stack protector: both call libraries.
 #include "job/backstop.hpp"
 #include <fcntl.h>
 #include <poll.h>
@@ -29,7 +29,7 @@ struct Watched {
   pid_t guard;
 };
 
-// One page is all that the thread touches. The stack is larger for a handler's frame alone.
+// The thread touches one page only. The stack is larger just for the frame of a signal handler.
 struct alignas(65536) Resident {
   std::byte stack[65536 - 128];
   alignas(16) Watched watched;
@@ -37,19 +37,18 @@ struct alignas(65536) Resident {
 Resident resident;
 Watched& watched = resident.watched;
 
-constexpr long late_ms = 100;     // after that the guard's first thread is late
-constexpr long longest_ms = 100;  // between two kills of the tree
+constexpr long late_ms = 100;     // after this time the guard's first thread is late
+constexpr long longest_ms = 100;  // the longest pause between two kills of the tree
 
-// `ms` < 0: for ever. The compiler must not know it: constants that it makes of it would lie on
-// another page.
+// `ms` < 0: for ever. The compiler must not know the value: it would put constants on another page.
 [[gnu::section("dlock_resident")]] long wait(pollfd* p, long count, long ms) {
   asm volatile("" : "+r"(ms));
   const timespec t{ms / 1000, ms % 1000 * 1'000'000};
   return raw_call(SYS_ppoll, as_argument(p), count, ms < 0 ? 0 : as_argument(&t), 0, 0);
 }
 
-// The first thread may reap a child at any moment, and the kernel use its pid again: so the child
-// is pinned first, then asked whether it is ours. Without a descriptor it is killed all the same.
+// The first thread may reap a child at any moment, and the kernel may reuse its pid. So this pins the
+// process first and then checks that it is our child. Without a descriptor it kills without the pin.
 [[gnu::section("dlock_resident")]] void kill_child(long pid) {
   const long pin = raw_call(SYS_pidfd_open, pid, 0, 0, 0, 0);
   if (pin < 0) {
@@ -100,8 +99,9 @@ constexpr long longest_ms = 100;  // between two kills of the tree
   }
 }
 
-// The disk fails instead of hanging: what the guard's first thread was about to run is not there,
-// and SIGBUS would end the guard with the tree alive. That thread kills and reaps here instead.
+// Handles SIGBUS: the disk failed instead of hanging, and the code that the guard's first thread was
+// about to run is missing. The default action would end the guard with the tree alive. So the thread
+// kills and reaps here.
 [[gnu::section("dlock_resident")]] void on_bus_error(int, siginfo_t* info, void*) {
   if (info->si_code <= 0) return;  // sent by a process
   if (raw_call(SYS_getpid, 0, 0, 0, 0, 0) == watched.guard) {
@@ -137,7 +137,7 @@ Backstop::Backstop(const OwnChildren& children, int channel, int kill)
 FailedCall Backstop::start() {
   if (timer_.failed()) return timer_.failed();
   if (!channel_ || !spare_) return {"fcntl", EMFILE};
-  // no event of the channel is asked for: that dlock has closed it is always told
+  // The channel needs no event flags: poll(2) always reports that dlock has closed it.
   watched = {{{channel_.get(), 0, 0}, {timer_.fd(), POLLIN, 0}},
              children_.fd(),
              kill_.get(),
@@ -152,8 +152,8 @@ FailedCall Backstop::start() {
   sigemptyset(&bus);
   sigaddset(&bus, SIGBUS);
   if (::sigaction(SIGBUS, &action, nullptr) == 0) ::sigprocmask(SIG_UNBLOCK, &bus, nullptr);
-  // No library's thread: such a one would also cost five calls and a switch to it and back. It uses
-  // none of what it shares with the first thread, libc's record of that one among it.
+  // This is not a thread of libc, which would also cost five calls and two switches. It uses nothing
+  // that it shares with the first thread, such as libc's record of that thread.
   constexpr int thread =
       CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
   if (::clone(stand_by, std::end(resident.stack), thread, nullptr) < 0) return {"clone", errno};
@@ -161,7 +161,7 @@ FailedCall Backstop::start() {
   return {};
 }
 
-// The thread asks both descriptors again 100 ms after the first of them was ready, and finds none.
+// 100 ms after a descriptor was ready the thread polls both again, and finds neither ready.
 void Backstop::stand_down() {
   for (pollfd& p : watched.both) p.fd = -1;
   watched.guard = 0;

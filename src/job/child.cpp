@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built without instrumentation and stack protector (CMakeLists.txt), as the child calls no
-// library.
+// CMakeLists.txt builds this file without instrumentation and stack protector: the child must not call
+// a library.
 #include "job/child.hpp"
 #include <linux/sched.h>
 #include <sys/prctl.h>
@@ -44,7 +44,7 @@ void set_disposition(int signal, void (*handler)(int)) {
 #endif
 }
 
-// Another file of that name, further down in PATH, may do: as execvp(3) of glibc.
+// Whether to try the next file of that name in PATH, like execvp(3) of glibc.
 bool goes_on(long error) {
   return error == -ENOENT || error == -EACCES || error == -ENOTDIR || error == -ESTALE ||
          error == -ENODEV || error == -ETIMEDOUT;
@@ -71,12 +71,12 @@ long execute(const Child& c) {
 [[noreturn]] void become(const Child& c) {
   raw_call(SYS_setpgid, 0, c.how.group);
   raw_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
-  // the guard died between clone and prctl
+  // The guard died between clone and prctl.
   if (raw_call(SYS_getppid) != c.guard) raw_call(SYS_exit_group, 125);
   set_disposition(SIGBUS, c.how.signals.on_bus);
   set_disposition(SIGCHLD, c.how.signals.on_child);
   set_disposition(SIGXFSZ, c.how.signals.on_file_size);
-  // signals sent since the clone arrive here, none is lost
+  // Signals sent since the clone arrive here; none is lost.
   raw_call(SYS_rt_sigprocmask, SIG_SETMASK, as_argument(&c.how.signals.mask), 0, _NSIG / 8);
   const auto error = static_cast<int>(execute(c));
   if (c.how.error_pipe >= 0)
@@ -95,7 +95,7 @@ bool may_share_memory() {
   return major && minor && (*major > 5 || (*major == 5 && *minor >= 16));
 }
 
-// clone3(2) of a child that runs on another stack; -errno.
+// Calls clone3(2) for a child on another stack; returns -errno on failure.
 long clone_onto_stack(const clone_args& args, const Child& child) {
 #if defined(__x86_64__)
   register const Child* argument asm("r12") = &child;
@@ -157,7 +157,7 @@ pid_t start_child(Child& child, int cgroup) {
     args.flags = sharing;
     args.cgroup = 0;
   }
-  // the cgroup takes no processes (controllers enabled, a limit): continue without it
+  // The cgroup takes no processes (controllers are enabled, or a limit): continue without it.
   if (pid < 0) pid = clone_onto_stack(args, child);
   if (pid > 0) return static_cast<pid_t>(pid);
   const pid_t copy = ::fork();

@@ -9,27 +9,28 @@
 
 namespace dlock::run {
 
-// A child of the guard, and all that it reads and writes until its exec, which may hang on a dead
-// mount: so this stays for as long as the guard lives.
+// A child of the guard, with all that the child reads and writes until its exec. The exec may hang on
+// a dead mount, so this object lives as long as the guard.
 struct Child {
   struct How {
     char* const* environment;
     Entry::Signals signals;
-    pid_t group;          // 0: one of its own
-    int error_pipe = -1;  // gets the errno of an exec that failed; or -1
+    pid_t group;          // its process group; 0: a new group
+    int error_pipe = -1;  // gets the errno of an exec that fails; -1: none
   };
-  // As execvp(3): a first word without '/' is looked up in PATH, now. Or `file` is executed.
+  // Like execvp(3): looks a first word without '/' up in PATH, now. With `file`, the child executes
+  // that file instead.
   Child(std::vector<std::string> words, const How&, const std::string& file = {});
   Child(const Child&) = delete;  // it points into itself
 
-  alignas(16) std::byte stack[32768];  // touched at its upper end alone
+  alignas(16) std::byte stack[32768];  // only the upper end is touched
   const How how;
   const pid_t guard = ::getpid();
-  // What it tries, in this order; both end with nullptr.
+  // The files that it tries, in this order, and its arguments; both end with nullptr.
   const char* const* files;
   char* const* words;
-  // Of the shell that runs a file which is no program and has no #! line; the second word, the
-  // file, is set by the child, which alone knows it.
+  // The arguments of the shell that runs a file which is no program and has no #! line. The child
+  // sets the second one, the file, which only the child knows.
   const char** script;
 
  private:
@@ -38,18 +39,17 @@ struct Child {
   std::vector<const char*> files_, script_;
 };
 
-// Starts it, in the cgroup of that descriptor if there is one and it takes processes. -1 and errno
-// if there is no process.
+// Starts the child, in the cgroup of that descriptor if there is one and it takes processes. Returns
+// -1 and sets errno if there is no process. Call it with every signal blocked. The guard does not
+// wait for the exec, so it stays able to kill.
 //
-// The child shares the memory of the guard until its exec: no page table is copied, and none of the
-// pages that the guard writes next. So the child calls no library and writes nothing but `Child`
-// and `script`; and the guard, which does not wait for the exec, stays able to kill. On processors
-// where this is not written, the child is a copy. Call it with every signal blocked.
+// The child shares the memory of the guard until its exec: the kernel copies no page table, and none
+// of the pages that the guard writes next. So the child calls no library and writes only to `Child`
+// and `script`. On processors without code for this, the child is a copy.
 //
-// If a process dumps core, Linux before 5.16 ends all that share its memory: a child that the
-// terminal's QUIT ends before its exec would take the guard with it. So the child is a copy there,
-// too. (With PR_SET_DUMPABLE instead, a /proc mounted with hidepid would not show the guard to a
-// nested dlock.)
+// If a process dumps core, Linux before 5.16 ends all processes that share its memory: the terminal's
+// QUIT to a child before its exec would end the guard, too. So the child is a copy there. (With
+// PR_SET_DUMPABLE instead, a /proc mounted with hidepid would hide the guard from a nested dlock.)
 pid_t start_child(Child&, int cgroup);
 
 }  // namespace dlock::run

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The state of the process at dlock's start: what the job must find again, and which processes existed
+// before. The main thread reads it before any other thread exists. dlock and its guard use it.
 #pragma once
 #include <sys/signalfd.h>
 #include <sys/types.h>
@@ -11,8 +13,8 @@
 
 namespace dlock::run {
 
-// A limit on the size of files (ulimit -f) makes our own writes fail with EFBIG instead of killing
-// us. Call it first of all; the job gets the original disposition.
+// Makes our own writes beyond a limit on the size of files (ulimit -f) fail with EFBIG instead of
+// killing us. Call it first of all. The job gets the original disposition back.
 void outlive_file_size_limit() noexcept;
 
 // Reads signals that are blocked.
@@ -20,10 +22,10 @@ class IncomingSignals {
  public:
   explicit IncomingSignals(const sigset_t& wanted);
   const FailedCall& failed() const noexcept { return failed_; }
-  int fd() const noexcept { return fd_.get(); }  // readable when one came
-  // The next one that came, or nothing. One that dlock was started with as ignored (nohup) is
-  // skipped, and no longer waited for: a blocked signal is queued even when it is ignored, and who
-  // sends it in a loop would keep the caller from everything else.
+  int fd() const noexcept { return fd_.get(); }  // readable when a signal came
+  // Returns the next signal that came, or nothing. Skips a signal that was ignored when dlock started
+  // (nohup), and does not wait for it again: the kernel queues a blocked signal even if it is ignored,
+  // so a sender in a loop would keep the caller from everything else.
   std::optional<signalfd_siginfo> next();
 
  private:
@@ -32,18 +34,19 @@ class IncomingSignals {
   FailedCall failed_;
 };
 
-// The state at dlock's start that the job must find again: signal mask, the dispositions of SIGBUS,
-// SIGCHLD and SIGXFSZ. dlock does not change anything else (ignored signals, umask, limits,
-// terminal, directory, descriptors).
+// The state at dlock's start that the job must find again: the signal mask and the dispositions of
+// SIGBUS, SIGCHLD and SIGXFSZ. dlock changes nothing else (ignored signals, umask, limits, terminal,
+// directory, descriptors).
 class Entry {
  public:
-  // Records the state, then blocks every asynchronous signal, so that they are read from a signalfd
-  // and all threads inherit the mask. Call it first, with one thread. A closed 0, 1 or 2 is filled
-  // until the exec, so that none of our descriptors gets its number; the job sees it closed.
+  // Records the state, then blocks every asynchronous signal: dlock reads them from a signalfd, and
+  // all threads inherit the mask. Call it first, with one thread. If descriptor 0, 1 or 2 is closed,
+  // it is filled until the exec, so that none of our descriptors gets its number. The job finds it
+  // closed.
   Entry();
 
-  // The signals that are handled. Not among them: those that report a fault of our own, and
-  // SIGPIPE, which stays blocked and is never read. SIGCHLD is for PID 1 alone, which has others'
+  // Opens the signals that dlock handles. Not among them are signals that report a fault of our own,
+  // and SIGPIPE, which stays blocked. SIGCHLD is among them only for PID 1, which inherits foreign
   // orphans.
   IncomingSignals open_signals() const { return IncomingSignals(handled_); }
 
@@ -56,9 +59,9 @@ class Entry {
   const Signals& signals() const noexcept { return before_; }
   pid_t group() const noexcept { return group_; }
 
-  // Closes inherited descriptors except `keep`; 0, 1 and 2 become /dev/null. A pipe must end when
-  // the job closes it, not when dlock and its guard exit. Those that became close-on-exec since
-  // then are dlock's, such as --status.
+  // Closes inherited descriptors except `keep`; 0, 1 and 2 become /dev/null. So a pipe ends when the
+  // job closes it, and not later when dlock and its guard exit. Descriptors that became close-on-exec
+  // since the start belong to dlock, such as --status, and stay open.
   void close_inherited(int keep = -1) const;
 
  private:
@@ -68,22 +71,22 @@ class Entry {
   pid_t group_;
 };
 
-// More of the state at dlock's start; read after the fork of the guard, which sets itself up
-// meanwhile.
+// The processes that existed before dlock's start. Read after the fork of the guard, which sets itself
+// up meanwhile.
 struct PreexistingProcesses {
-  // Call it while there is one thread. -1: there is no guard and no job, so only `children` counts.
+  // Call it while there is one thread. -1: there is no guard and no job, so only `children` is filled.
   explicit PreexistingProcesses(pid_t guard);
 
-  // false: /proc does not list them here, so orphans could not be found
+  // false: /proc does not list our children here, so dlock could not find orphans
   OwnChildren children;
-  // Our children (`sleep 99 & exec dlock ...`) and their descendants, which may become our children:
-  // none of them is to be killed by us.
+  // Our children (`sleep 99 & exec dlock ...`) and their descendants, which may become our children.
+  // dlock must not kill any of them.
   std::vector<ProcessId> before;  // start 0: not shown in /proc
   Fd tty;                         // /dev/tty, if there is a controlling terminal
 };
 
-// The environment as it was, with those changes (job_environment): pointers into both, with nullptr
-// at the end.
+// Returns the original environment with `changes` (job_environment) applied: pointers into both, with
+// nullptr at the end.
 std::vector<char*> changed_environment(std::string& changes);
 
 }  // namespace dlock::run

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the guard is told of time, and what it reports. Both travel as they are (message.hpp):
-// nothing in them owns memory.
+// The deadlines that dlock sends to the guard, and the events that the guard reports. Both are sent as
+// bytes (message.hpp), so nothing in them owns memory.
 #pragma once
 #include <sys/types.h>
 #include <array>
@@ -10,24 +10,25 @@
 namespace dlock::run {
 
 struct GuardDeadlines {
-  Deadline term_at = no_deadline;  // from the lease: when it passes, the lock is lost, for good
-  Deadline kill_at = no_deadline;  // from the lease: the tree is killed
-  // from --kill-after or --max-run: the tree is killed, the lock is not lost
+  Deadline term_at = no_deadline;  // from the lease: from then on the lock is lost for good
+  Deadline kill_at = no_deadline;  // from the lease: the guard kills the tree
+  // From --kill-after or --max-run: the guard kills the tree; the lock is not lost.
   Deadline stop_by = no_deadline;
 };
 
 namespace event {
 
-// After its exec.
+// The exec of the job succeeded.
 struct JobStarted {
   pid_t job = 0;
 };
-// There is no job: no process, no descriptor. `call`: a literal, the same in both processes.
+// There is no job, because this call failed. `call`: a literal, at the same address in both
+// processes.
 struct StartFailed {
   int error;
   const char* call = "";
 };
-// term_at had passed before the job was forked.
+// The guard forked no job, because term_at had passed.
 struct StartRefused {};
 struct ExecFailed {
   int error;
@@ -38,26 +39,26 @@ struct JobStopped {
   bool orphaned;
 };
 struct JobContinued {};
-// The program, and descendants still live. left: some of those that the guard has as children, and
-// 0 behind the last.
+// The program ended, and descendants still live. left: some of them that are children of the guard;
+// 0 follows the last.
 struct JobExited {
   int status;
   std::array<pid_t, 8> left{};
 };
-// --max-run; the job was sent its end signal.
+// --max-run is over, and the guard has sent the end signal to the job.
 struct MaxRunOver {};
-// term_at was reached: lost. The only source of exit 123, a latch.
+// term_at passed: the lock is lost. This is final, and the only source of exit status 123.
 struct Expired {};
-// The tree is being killed.
+// The guard has begun to kill the tree.
 struct Killing {};
-// waitpid returned ECHILD: no member is left, and the guard exits. status: of the job, or -1.
-// expired: the latch, in case its own message was lost.
+// waitpid returned ECHILD: no member is left, and the guard exits. status: the job's, or -1. expired:
+// whether Expired was reported, in case that message was lost.
 struct TreeDead {
   int status;
   bool expired;
 };
-// --descendants=release: the program has ended. Descendants may live; the guard has no part in them
-// any more, and exits. status, expired: as in TreeDead.
+// --descendants=release: the program ended. Descendants may live; the guard leaves them alone and
+// exits. status, expired: as in TreeDead.
 struct TreeLeft {
   int status;
   bool expired;

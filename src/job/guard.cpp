@@ -21,19 +21,20 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int patience_ms = 50;
-constexpr Duration longest_walk = 1s;     // at a tree that grows while it is signalled
-constexpr Duration longest_move = 250ms;  // of its members into another cgroup
+constexpr Duration longest_walk = 1s;     // through a tree that grows while the guard signals it
+constexpr Duration longest_move = 250ms;  // to move the members into another cgroup
 
 }  // namespace
 
 void Guard::run() {
-  // neither the terminal nor `kill -9 %1` reaches the guard; setsid would cost the job its terminal
+  // A group of its own: neither the terminal nor `kill -9 %1` reaches the guard. setsid would cost the
+  // job its terminal.
   ::setpgid(0, 0);
   const auto must = [this](bool good, const char* call) {
     if (!good && !failed_) failed_ = {call, errno};
   };
   must(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "prctl");
-  // in case the guard is stopped: without dlock no other process ends the tree
+  // If the guard is stopped when dlock dies: no other process would end the tree.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   show_itself();
   sigset_t set;
@@ -44,12 +45,12 @@ void Guard::run() {
   child_signal_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   must(static_cast<bool>(child_signal_), "signalfd");
   if (timer_.failed() && !failed_) failed_ = timer_.failed();
-  // the proof and the end of the job, tried while there is none
+  // Tries now, while there is no job, the calls that later prove and end the job.
   must(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD, "waitpid");
   must(::kill(::getpid(), 0) == 0, "kill");
 
-  // Created ahead, while dlock acquires the lock, and removed if that takes long: waiting dlocks
-  // should not leave cgroups around.
+  // Created early, while dlock acquires the lock, and removed if that takes long: dlocks that wait
+  // should leave no cgroups behind.
   cgroup_ = JobCgroup::create(::getpid());
 
   for (int pause_ms = 1;; pause_ms = sweeping_ ? std::min(pause_ms * 2, 100) : 1) {
@@ -95,12 +96,13 @@ void Guard::run() {
     arm_backstop();
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
     if (!alive && (job_ > 0 || !channel_.open())) leave();
-    // if no process is left, the last message has it
+    // If no process is left, the last message reports the status.
     if (job_lived && !leader_alive_) report_exit();
   }
 }
 
-// `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not kill both processes.
+// Gives the guard another name: `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not
+// kill both processes.
 void Guard::show_itself() {
   for (char* const* word = options_.command; *word; ++word) command_.emplace_back(*word);
   constexpr char name[] = "lock-guard";
@@ -110,8 +112,9 @@ void Guard::show_itself() {
 
 void Guard::leave() { leave(event::TreeDead{status_, expired_}); }
 
-// Whether the program has ended by itself under --descendants=release. An end that was asked for
-// before is carried out for all of the tree; a command of --on-lost is dlock's own, and waited for.
+// Returns whether the program ended by itself under --descendants=release. If an end was requested
+// before, it applies to the whole tree. The guard also waits for a command of --on-lost, which is
+// dlock's own.
 bool Guard::has_left_members() const {
   return options_.descendants == Descendants::release && job_ > 0 && !leader_alive_ &&
          helper_ == 0 && !end_requested();
@@ -143,12 +146,12 @@ void Guard::leave_members() {
 }
 
 void Guard::leave(const GuardEvent& last) {
-  // Before dlock releases the lock: from then on only its own descriptors say that it is held.
+  // Before dlock releases the lock: from now on only dlock's own descriptors hold it.
   give_up_holds();
-  // The only message that blocks: dlock may be stopped with a full queue, and must get it. If dlock
-  // dies, this fails at once.
+  // Only this message blocks: dlock may be stopped with a full queue, and must get it. If dlock dies,
+  // the call fails at once.
   channel_.send_and_wait(last);
-  // while dlock releases the lock; dlock waits for our exit before its own
+  // Runs while dlock releases the lock. dlock waits for our exit before it exits.
   cgroup_.remove_after_job();
   ::_exit(0);
 }
@@ -168,13 +171,13 @@ void Guard::obey(Channel::Received& r) {
     set_deadlines(changed->when);
   } else if (const auto* signal = std::get_if<order::Signal>(&r.message)) {
     if (signal->whole_tree) signal_tree(signal->number);
-    // a stopped job would not get to what it does at its end
+    // A stopped job could not clean up before its end.
     else if (!is_stop_signal(signal->number) || !end_requested()) signal_job(signal->number);
     set_deadlines(signal->when);
   }
 }
 
-// Once expired, the lease stays expired, whatever a late renewal says: the job has had its signal.
+// A lease that has expired stays expired, whatever a late renewal says: the job got its signal.
 void Guard::set_deadlines(const GuardDeadlines& when) {
   const Deadline earlier = std::min(when_.kill_at, when.kill_at);
   when_ = expired_ ? GuardDeadlines{when_.term_at, earlier, when.stop_by} : when;
@@ -186,13 +189,14 @@ void Guard::receive_holds(Channel::Received& r) {
 }
 
 void Guard::start_job(const order::Start& order, const Channel::Received& r) {
-  // without all the descriptors a lock could end before the job
+  // Without all descriptors a lock could end before the job.
   if (lacks_holds_) return cannot_start({"recvmsg", EMFILE});
-  if (failed_) return cannot_start(failed_);  // it would see no end, no deadline or no orphan
+  if (failed_)
+    return cannot_start(failed_);  // the guard would miss an end, a deadline or an orphan
   if (!children_) return cannot_start({"open", EMFILE});
   if (r.is_truncated) return cannot_start({"execve", E2BIG});
   when_ = order.when;
-  if (Clock::now() >= when_.term_at) {  // the guard was suspended past it
+  if (Clock::now() >= when_.term_at) {  // a suspend lasted beyond the lease
     give_up_holds();
     return report(event::StartRefused{});
   }
@@ -212,14 +216,14 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   const int fork_error = errno;
   ::close(error[1]);
   exec_error_.reset(error[0]);
-  // Also where the backstop has the last process that is allowed: a run that gave that up would
-  // fail with the next process of this user, and until then promise less without a word.
+  // No job either if the Backstop has got the last process that the user may have. Without the
+  // Backstop dlock would silently promise less, and the next process of this user would fail.
   if (job_ < 0) return cannot_start({"clone", fork_error});
   if (options_.max_run > 0us) run_until_ = later(Clock::now(), options_.max_run);
-  ::setpgid(job_, group_);  // parent and child both call it; EACCES after the exec is fine
+  ::setpgid(job_, group_);  // both parent and child call it; after the exec it fails with EACCES
   if (group_ == 0) {
     group_ = ::getpgid(job_);
-    own_group_ = group_ == job_;  // not where setpgid is refused
+    own_group_ = group_ == job_;  // false if setpgid was refused
   }
   leader_alive_ = true;
   entry_.close_inherited();
@@ -235,8 +239,8 @@ void Guard::cannot_start(const FailedCall& call) {
   leave();
 }
 
-// End of file: the exec closed the pipe, or a signal came first. Polled, because an exec may hang
-// on a dead mount.
+// End of file means that the exec closed the pipe, or that a signal came first. The guard polls the
+// pipe, because an exec may hang on a dead mount.
 void Guard::read_exec_outcome() {
   int e = 0;
   const bool failed = ::read(exec_error_.get(), &e, sizeof e) == static_cast<ssize_t>(sizeof e);
@@ -245,8 +249,8 @@ void Guard::read_exec_outcome() {
   report(event::JobStarted{job_});
 }
 
-// The orphans of the program are our children by now; deeper members live below them. Members that
-// are being ended are not named: they keep the lock for a moment only.
+// The program's orphans are our children by now; deeper members live below them. If the members are
+// being ended, this names none: they keep the lock only for a moment.
 void Guard::report_exit() {
   event::JobExited exited{status_};
   if (!end_requested()) {
@@ -274,8 +278,8 @@ void Guard::check_deadlines(Deadline now) {
   if (now >= std::min(when_.kill_at, stop_by())) start_sweep();
 }
 
-// By the guard and not by dlock, which may be stopped. After reaping: a tree that is dead has met
-// its limit.
+// The guard enforces --max-run, because dlock may be stopped. It reaps first: a tree that is dead has
+// kept its limit.
 void Guard::check_max_run(Deadline now) {
   if (now < run_until_) return;
   run_until_ = no_deadline;
@@ -287,11 +291,11 @@ void Guard::check_max_run(Deadline now) {
 
 void Guard::lose(Deadline now) {
   if (options_.on_lost.what == OnLost::Do::exec) {
-    // one more member of the tree: dlock waits for it, and it is killed with the tree
+    // The helper is one more member of the tree: dlock waits for it, and it is killed with the tree.
     helper_child_.emplace(std::vector<std::string>{"sh", "-c", options_.on_lost.command},
                           Child::How{environment_.data(), entry_.signals(), 0}, "/bin/sh");
     helper_ = start_child(*helper_child_, -1);
-    if (helper_ < 0) {  // no process available: at least the job gets the end signal
+    if (helper_ < 0) {  // no process is available: at least the job gets the end signal
       helper_ = 0;
       return signal_tree(options_.end_signal);
     }
@@ -299,7 +303,7 @@ void Guard::lose(Deadline now) {
     helper_until_ = later(now, lock_.ttl);
     return;
   }
-  // another signal only informs, even stopped processes
+  // Any other signal only informs the job: stopped processes stay stopped.
   const bool ends = options_.on_lost.what == OnLost::Do::kill;
   if (ends) signal_tree(options_.end_signal);
   else signal_tree(options_.on_lost.signal, Stopped::stay);
@@ -311,7 +315,7 @@ void Guard::start_sweep() {
   if (job_ > 0) report(event::Killing{});
 }
 
-// False: waitpid returned ECHILD, the only proof that the tree is dead.
+// Reaps what has ended. False: waitpid returned ECHILD, the only proof that the tree is dead.
 bool Guard::reap() {
   for (int status = 0;;) {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
@@ -328,7 +332,7 @@ bool Guard::reap() {
     } else if (WIFCONTINUED(status)) {
       const bool dlock_stops = std::exchange(stopped_, false);
       report(event::JobContinued{});
-      // not if it goes on in order to end: a shell then finds dlock stopped until its fg
+      // Not if the job goes on only to end: then a shell finds dlock stopped until its fg.
       if (dlock_stops && !end_requested() && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
     } else {
       leader_alive_ = stopped_ = false;
@@ -338,10 +342,10 @@ bool Guard::reap() {
   }
 }
 
-// Without a pause while the members change, because a process that keeps re-forking must get no
-// head start. Unchanged members are dying, in an uninterruptible state or not ours to kill: they
-// are signalled again, less and less often. Nobody is spared: the locks of runs inside end when our
-// tree is dead, because we hold them.
+// Kills without a pause while the members change, so that a process that forks again and again gets
+// no head start. Members that do not change are dying, in an uninterruptible state, or not ours to
+// kill: the guard signals them again, less and less often. It spares nobody: it holds the locks of
+// runs inside the job until the tree is dead.
 void Guard::sweep_while_anything_changes(bool& alive) {
   std::vector<pid_t> before{0}, now;
   for (; alive; alive = reap()) {
@@ -354,9 +358,9 @@ void Guard::sweep_while_anything_changes(bool& alive) {
   }
 }
 
-// When a stopped group loses the last process outside it that could continue it, the kernel sends
-// HUP and CONT; but the guard counts as such a process, so a job whose shell was killed would stay
-// stopped for ever. So the guard sends them.
+// When a stopped group loses the last process outside it that could continue it, the kernel sends HUP
+// and CONT. The guard counts as such a process, so a job whose shell was killed would stay stopped for
+// ever. So the guard sends these signals.
 void Guard::wake_orphans() {
   if (was_orphaned_ || !group_is_orphaned(dlock_)) return;
   was_orphaned_ = true;
@@ -364,22 +368,22 @@ void Guard::wake_orphans() {
   ::kill(-group_, SIGCONT);
 }
 
-// A signal that a user sent to dlock. To the job's group if it has its own, because that is atomic,
-// and only before its leader is reaped, because later the group number may be reused. dlock's own
-// group contains pipeline neighbours: then to our tree alone.
+// Delivers a signal that a user sent to dlock. If the job has a group of its own the signal goes to the
+// group, because that is atomic, but only before its leader is reaped: later the group number may be
+// reused. If the job is in dlock's group, which contains pipeline neighbours, it goes to our tree.
 void Guard::signal_job(int signal) const {
   if (job_ == 0) return;
   if (own_group_ && leader_alive_) {
     ::kill(-job_, signal);
     return;
   }
-  // an interactive shell moves to its own group
+  // An interactive shell moves to a group of its own.
   if (leader_alive_ && ::getpgid(job_) != group_) ::kill(job_, signal);
   signal_descendants(children_, group_, signal,
                      std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_walk)}));
 }
 
-// Every member. go_on: stopped members are continued so that they handle the signal, too.
+// Signals every member. go_on: also continues stopped members, so that they handle the signal.
 void Guard::signal_tree(int signal, Stopped stopped) const {
   const Deadline bound = std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_walk)});
   signal_descendants(children_, 0, signal, bound);

@@ -17,23 +17,23 @@
 
 namespace dlock::run {
 
-// What a guard needs to know of the lock.
+// What a guard needs to know about the lock.
 struct GuardedLock {
   Key key;
   Duration ttl{}, kill_after{};
 };
 
-// The job's parent: a process of its own, forked before any thread or library exists, whose only
-// task is deadlines. It is in the session of the job but in no group that a user signals, blocks
-// every signal, and is the subreaper of the whole tree; so it can always act on time, and gets
-// every orphan. It ends the tree when a deadline passes or when dlock is gone, and it exits only
-// when no member is left; with --descendants=release also when the program has ended.
+// The job's parent, a process of its own that run() forks before any thread or library exists. Its
+// task is to keep deadlines. It is in the session of the job but in no group that a user signals, it
+// blocks every signal, and it is the subreaper of the whole tree. So it can always act on time, and
+// it inherits every orphan. It ends the tree when a deadline passes or when dlock is gone. It exits
+// only when no member is left; with --descendants=release also when the program has ended.
 //
-// Holding `hold_fd` is its second task: a lock that ends with a descriptor does not end before the
-// tree. It also holds those of runs inside of the job, and the guards around hold ours.
+// Its second task is to hold `hold_fd`: a lock that ends with a descriptor does not end before the
+// tree. It also holds the locks of runs inside the job, and the guards around it hold ours.
 //
-// Everything that it needs to end the tree it opens before the job exists: it works even when the
-// system is out of descriptors.
+// It opens everything that it needs to end the tree before the job exists, so it works even when the
+// system is out of descriptors. If it cannot open all of it there is no job.
 class Guard {
  public:
   Guard(Channel channel, const Entry& entry, const JobOptions& options, GuardedLock lock,
@@ -79,19 +79,19 @@ class Guard {
   const JobOptions& options_;
   const GuardedLock lock_;
   InnerHolds& inner_;
-  // Copies: the original memory now holds our process title. Neither changes while a child is about
-  // to execute (see start_child).
+  // A copy, because the original memory now holds our process title. It does not change while a child
+  // is about to execute (see start_child).
   std::vector<std::string> command_;
   std::optional<Child> job_child_, helper_child_;
   std::string changes_;  // of the environment
   std::vector<char*> environment_;
   const OwnChildren children_;
-  FailedCall failed_;  // of those on which the guard rests
+  FailedCall failed_;  // the first call that failed of those that the guard depends on
   Timer timer_;
   JobCgroup cgroup_;
-  std::optional<Backstop> backstop_;  // from the start of the job
+  std::optional<Backstop> backstop_;  // exists from the start of the job
   GuardDeadlines when_;
-  Deadline run_until_ = no_deadline, run_stop_by_ = no_deadline;  // of --max-run
+  Deadline run_until_ = no_deadline, run_stop_by_ = no_deadline;  // from --max-run
   Fd child_signal_, exec_error_;
   std::vector<Fd> holds_;
   OuterHolders outer_;

@@ -12,9 +12,9 @@
 namespace dlock::run {
 namespace {
 
-// A dlock may be stopped for long, as by Ctrl-Z, while runs in its job begin and end.
+// Ctrl-Z may stop a dlock for long, while runs in its job begin and end.
 constexpr int unread_by_dlock = 64;
-// Descriptors that are left for ending the job, and for reaching the store again.
+// So many descriptors stay free to end the job and to reach the store again.
 constexpr int reserve = 4;
 
 AbstractAddress address_of(std::string_view run, Killer who) {
@@ -29,8 +29,8 @@ bool is_same_user(int socket) {
   return peer && peer->uid == ::geteuid();
 }
 
-// Errors that may pass. Any other one means that there are no Unix sockets here (a sandbox), or
-// that nobody listens any more.
+// Whether the error may pass. Any other error means that a sandbox forbids Unix sockets, or that
+// nobody listens any more.
 bool is_scarcity(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS ||
          error == EAGAIN || error == ETOOMANYREFS;
@@ -43,8 +43,8 @@ int send(int socket, const int* fds, std::size_t count) {
   return ::sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
 }
 
-// Other runs of this user may have too many descriptors on their way at this moment. A fifth of a
-// second at most.
+// Retries for a fifth of a second at most: other runs of this user may have too many descriptors in
+// sockets at this moment.
 template <class Call>
 int retried(Call call) {
   int error = call();
@@ -55,11 +55,12 @@ int retried(Call call) {
   return error;
 }
 
-// 0: it has the socket. Or an errno; if that is no scarcity it has ended, or is of another user.
+// Hands the socket to one process. Returns 0, or an errno: unless that is a scarcity, the process has
+// ended or belongs to another user.
 int offer(const AbstractAddress& address, int kept) {
   const Fd socket(::socket(AF_UNIX, kind, 0));
   if (!socket || ::connect(socket.get(), address.get(), address.size) != 0) return errno;
-  // the name is free, and known to all, once its owner has ended
+  // When the owner of the name has ended anybody may take the name, and everybody knows it.
   return is_same_user(socket.get()) ? send(socket.get(), &kept, 1) : ECONNREFUSED;
 }
 
@@ -100,8 +101,8 @@ void InnerHolds::watch(std::vector<pollfd>& out) const {
   if (listener_) out.push_back({listener_.get(), POLLIN, 0});
 }
 
-// The inner guard has closed its end of a socket that we hold: either it has read the duplicates
-// before, since its job is dead, or it died.
+// The inner guard has closed its end of a socket that we hold. Either its job is dead and it has read
+// the duplicates, or it died itself.
 void InnerHolds::serve() {
   if (is_full_) is_full_ = is_nearly_full();
   std::vector<pollfd> ready;
@@ -121,8 +122,8 @@ void InnerHolds::serve() {
   accept();
 }
 
-// One of our user's, and before it as many of strangers as the queue of dlock holds: they may
-// connect without end.
+// Accepts one connection of our user. It skips at most as many strangers as the queue holds, because
+// strangers may connect without end.
 void InnerHolds::accept() {
   for (int tries = 0; tries < unread_by_dlock; ++tries) {
     Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -133,8 +134,8 @@ void InnerHolds::accept() {
   }
 }
 
-// The socket is taken by a look at the message, which stays until the connection is closed: it is
-// never lost, even if there is no descriptor for it.
+// Peeks at the message to take the socket. The message stays until the connection is closed, so the
+// socket is never lost, even if no descriptor is free for it.
 bool InnerHolds::read(const Fd& offer) {
   Carrier message;
   msghdr& h = message.header;
@@ -189,7 +190,7 @@ FailedCall OuterHolders::hand_over(const std::vector<std::string>& runs,
 
 void OuterHolders::job_is_dead() {
   char text = 0;
-  // without room for descriptors these are closed
+  // The kernel closes descriptors that find no room.
   while (kept_ && ::recv(kept_.get(), &text, sizeof text, MSG_DONTWAIT) > 0) {}
   kept_.reset();
   our_end_.reset();

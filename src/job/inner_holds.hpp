@@ -19,7 +19,7 @@
 
 namespace dlock::run {
 
-// Which of the two processes of a run that may kill its job.
+// The two processes of a run that may kill its job.
 enum class Killer { guard, dlock };
 
 // The receiver: in a guard, and in a dlock that has a job. It listens on an abstract Unix socket

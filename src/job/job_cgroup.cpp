@@ -19,8 +19,8 @@
 namespace dlock::run {
 namespace {
 
-// The directory of our own cgroup v2, or nothing. Both usual mount points: unified, and beside v1
-// hierarchies.
+// Returns the directory of our own cgroup v2, or nothing. Knows both usual mount points: unified, and
+// beside v1 hierarchies.
 std::string own_cgroup() {
   const char* mount = nullptr;
   for (const char* at : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
@@ -40,14 +40,14 @@ std::string own_cgroup() {
   return {};
 }
 
-// A killed nested dlock may have left its own below ours.
+// A nested dlock that was killed may have left its cgroup below ours.
 void remove_tree(const std::string& path) {
   if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return;
   for (const std::string& name : names_in(path, DT_DIR)) remove_tree(path + '/' + name);
   ::rmdir(path.c_str());
 }
 
-// In a container without its own cgroup another guard may have the same pid: so the PID namespace
+// In a container without a cgroup of its own another guard may have the same pid. So the PID namespace
 // is part of the name.
 constexpr std::string_view prefix = "dlock-";
 std::string suffix() {
@@ -61,12 +61,12 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
              : own + '/' + std::string(prefix) + std::to_string(guard) + space;
 }
 
-// Removes cgroups left by guards that were killed together with their dlock, or with their
-// container. Searched only if there is any cgroup below ours, which one stat shows. Only empty ones
-// can be removed.
+// Removes cgroups left by guards that were killed together with their dlock, or with their container.
+// It searches only if there is any cgroup below ours, which one stat shows. The kernel removes only
+// empty cgroups.
 //
-// Of a guard in another PID namespace nobody here knows whether it lives: one that has not started
-// its job yet loses its cgroup, and its job runs without.
+// Nobody here knows whether a guard in another PID namespace lives. If such a guard has not started
+// its job yet it loses its cgroup, and its job runs without a cgroup.
 void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
   if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // none exists
@@ -116,13 +116,13 @@ void JobCgroup::kill() const {
   if (kill_) (void)!::write(kill_.get(), "1", 1);
 }
 
-// A member that forks while it is moved leaves a child here: the list is read until it is empty, or
+// A member that forks while it is moved leaves a child here. So the list is read until it is empty, or
 // until no member in it can be moved. Members of cgroups below ours, the jobs of runs inside, stay
-// there with their guards' power over them.
+// there, and their guards can still kill them.
 //
-// 1. the list is read;  2. a member of it, which is no child of the guard, ends and is reaped;
-// 3. its pid becomes that of a process outside of the job: this one is moved to the cgroup around
-//    ours, and not killed. The kernel uses a pid again only after all others.
+// 1. This reads the list.  2. A member that is no child of the guard ends and is reaped.  3. A process
+//    outside the job gets its pid: this function moves that process to the cgroup around ours, and
+//    does not kill it. The kernel reuses a pid only after all others.
 void JobCgroup::move_members_out(Deadline until) const {
   const Fd around(
       ::open((path_.substr(0, path_.rfind('/')) + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));

@@ -7,21 +7,22 @@
 
 namespace dlock::run {
 
-// A cgroup v2 for the job, below dlock's, where one may be created. Its cgroup.kill ends every
-// member at once, even of a job that forks without end, which no loop over pids can guarantee.
-// Without it only the sweep is left.
+// A cgroup v2 for the job, below dlock's own, where dlock may create one. Its cgroup.kill ends every
+// member at once, even of a job that forks without end; no loop over pids can guarantee that. Without
+// it the guard sweeps the tree. No failure here is an error: the object is then empty. The guard uses
+// it, and dlock when the guard is dead.
 class JobCgroup {
  public:
-  // Creates it, named after `guard`, so that dlock finds it when the guard is dead.
+  // Creates it under a name with the pid of the guard, so that dlock finds it when the guard is dead.
   static JobCgroup create(pid_t guard);
   static JobCgroup find(pid_t guard);
 
-  void kill() const;  // every member, atomically; needs no descriptor
-  // Moves the members into the cgroup around it, as far as it gets until then.
+  void kill() const;  // kills every member atomically; needs no descriptor
+  // Moves the members into the cgroup around it, as far as it gets in that time.
   void move_members_out(Deadline until) const;
-  void remove();  // once it is empty, otherwise it stays
-  // Also those that killed guards left beside it. It looks at each that is there, in use or not, so
-  // this is not for the thousand who wait at once, nor for the way to a job.
+  void remove();  // if it is empty; otherwise it stays
+  // Removes it, and also the empty cgroups of guards that were killed. It checks each cgroup there, so
+  // do not call it while a thousand dlocks wait at once, or on the way to a job.
   void remove_after_job();
   int fd() const noexcept { return dir_.get(); }
   int kill_fd() const noexcept { return kill_.get(); }
@@ -31,7 +32,7 @@ class JobCgroup {
   void open();
 
   std::string path_;
-  Fd dir_, kill_;  // kill_: cgroup.kill, opened ahead
+  Fd dir_, kill_;  // kill_: cgroup.kill, opened early
 };
 
 }  // namespace dlock::run

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command that runs under a lock, as the command line says it (run and fence).
+// The options of the command that runs under a lock (run and fence). cli/ fills them in; dlock and its
+// guard read them.
 #pragma once
 #include <csignal>
 #include <string>
@@ -7,18 +8,18 @@
 
 namespace dlock::run {
 
-// automatic: dlock's own group exactly when /dev/tty opens
+// The process group of the job. automatic: dlock's own group if /dev/tty opens, else a new group.
 enum class Group { automatic, same, own };
-// What becomes of descendants once the command itself has ended. release: the lock is given back,
+// What dlock does with descendants when the command itself has ended. release: it releases the lock,
 // and they go on without it.
 enum class Descendants { wait, kill, release };
 
-// The reaction of dlock when the lock is lost. Any but `kill` gives up the promise that the job is
-// dead before others hold the lock.
+// What dlock does when the lock is lost. Only `kill` keeps the promise that the job is dead before
+// others hold the lock.
 struct OnLost {
   enum class Do { kill, signal, exec } what = Do::kill;
   int signal = 0;
-  std::string command;  // for /bin/sh -c; killed when it runs longer than the ttl
+  std::string command;  // for /bin/sh -c; the guard kills it if it runs longer than the ttl
 };
 
 struct JobOptions {
@@ -27,7 +28,7 @@ struct JobOptions {
   OnLost on_lost;
   Duration max_run{};  // zero: no limit
   Duration min_hold{};
-  int watched = -1;  // a pidfd: the end of that process is to dlock as a TERM; -1: none
+  int watched = -1;  // a pidfd: when that process ends dlock acts as on TERM; -1: none
   Group group = Group::automatic;
   Descendants descendants = Descendants::wait;
 };

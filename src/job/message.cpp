@@ -24,7 +24,7 @@ ssize_t send_flags(int fd, const Message& m, std::string_view payload, const int
 
 bool queue_is_full() { return errno == EAGAIN || errno == ENOBUFS; }
 
-// Whether the newer message makes the older one void.
+// Returns whether the newer message makes the older one void.
 bool replaces(const Message& newer, const Message& older) {
   const auto is_run_state = [](const GuardEvent& e) {
     return std::holds_alternative<event::JobStopped>(e) ||
@@ -47,7 +47,7 @@ bool Channel::make_pair(Fd& a, Fd& b) {
   int fds[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) return false;
   for (const int fd : fds) {
-    const int room = 2 * static_cast<int>(max_payload);  // up to the system's limit
+    const int room = 2 * static_cast<int>(max_payload);  // the system may grant less
     ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
   }
   a.reset(fds[0]);
@@ -94,7 +94,7 @@ bool Channel::send_and_wait(const Message& m) {
 int Channel::send_with(const Message& m, std::string_view payload, const std::vector<int>& fds) {
   if (!open()) return EPIPE;
   int tries = 20;
-  for (; unsent(); ::poll(nullptr, 0, 10)) {  // an older message must not come after this one
+  for (; unsent(); ::poll(nullptr, 0, 10)) {  // older messages must come before this one
     if (!flush()) return EPIPE;
     if (unsent() && --tries < 0) return EAGAIN;
   }
@@ -114,7 +114,7 @@ int Channel::send_with(const Message& m, std::string_view payload, const std::ve
 
 Channel::ReceiveResult Channel::receive(Received& out) {
   if (!open()) return ReceiveResult::closed;
-  static char payload[max_payload];  // one message at a time, whatever the channel
+  static char payload[max_payload];  // shared by all channels: one message at a time
   iovec parts[2] = {{&out.message, sizeof out.message}, {payload, sizeof payload}};
   msghdr h{};
   h.msg_iov = parts;
@@ -122,8 +122,8 @@ Channel::ReceiveResult Channel::receive(Received& out) {
   Attached attached;
   attached.prepare(h);
   out.attached.clear();
-  // A peer that exits with a message of ours unread leaves an ECONNRESET, which the kernel reports
-  // once, before the peer's own last messages: those are read after it.
+  // If the peer exits before it reads a message of ours, the kernel reports ECONNRESET once, before
+  // the peer's own last messages. They can be read after it.
   ssize_t n = -1;
   for (int attempt = 0; attempt < 2; ++attempt) {
     n = ::recvmsg(fd(), &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);

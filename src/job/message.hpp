@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between dlock and its guard: whole messages over a SOCK_SEQPACKET pair. End of file
-// means that the peer is dead. Neither side waits for a stopped peer, with one exception: the
-// guard's last message, when there is nothing left to guard.
+// Messages between dlock and its guard, over a SOCK_SEQPACKET pair that keeps message borders. End of
+// file means that the peer is dead. Neither side waits for a stopped peer, with one exception: the
+// guard's last message, when there is nothing left to guard. Each side uses its end on one thread.
 #pragma once
 #include <string_view>
 #include <type_traits>
@@ -12,12 +12,12 @@
 
 namespace dlock::run {
 
-// What dlock tells the guard to do.
+// What dlock orders the guard to do.
 namespace order {
 
-// Descriptors to hold that do not fit into Start, which follows.
+// Carries descriptors to hold that do not fit into Start, which follows.
 struct HoldFds {};
-// Fork the job; payload: environment; descriptors to hold may come with it.
+// Start the job. The payload is its environment; descriptors to hold may come with the message.
 struct Start {
   bool same_group = false;
   GuardDeadlines when{};
@@ -25,8 +25,8 @@ struct Start {
 struct Deadlines {
   GuardDeadlines when;
 };
-// To the job's group, or to every member of the tree. With the deadlines, as dlock may be stopped
-// before it sends more.
+// Signal the job's group, or every member of the tree. It carries the deadlines, because dlock may be
+// stopped before it sends another message.
 struct Signal {
   GuardDeadlines when;
   int number;
@@ -35,7 +35,7 @@ struct Signal {
 
 }  // namespace order
 
-// An order to the guard, or what it answers.
+// An order to the guard, or an event that it reports.
 using Message =
     std::variant<order::HoldFds, order::Start, order::Deadlines, order::Signal, GuardEvent>;
 static_assert(std::is_trivially_copyable_v<Message>);
@@ -53,19 +53,18 @@ class Channel {
   bool open() const noexcept { return static_cast<bool>(fd_); }
   void close() { fd_.reset(); }
 
-  // False: the peer is dead. Messages that a stopped peer's queue does not take are kept here, in
-  // order, and sent by flush(); of messages of which only the last counts only the last is kept, so
-  // there are never many.
+  // False: the peer is dead. If the queue of a stopped peer is full, the message is kept here, in
+  // order, and flush() sends it. A newer message replaces an older one of the same kind if only the
+  // last counts, so there are never many.
   bool send(const Message&);
   bool flush();  // call it while `unsent()` and the descriptor is writable
   bool unsent() const noexcept { return !unsent_.empty(); }
-  bool send_and_wait(const Message&);  // blocks while the peer's queue is full
+  bool send_and_wait(const Message&);  // the same, but blocks while the peer's queue is full
 
-  // One message with its payload and descriptors, at once or not at all; descriptors beyond one
-  // message's limit go ahead in HoldFds. 0, or an errno: EAGAIN of a peer that has not read earlier
-  // messages, EPIPE and ECONNRESET of a dead peer, ETOOMANYREFS when too many descriptors of this
-  // user are in sockets, EMSGSIZE. Errors that may pass are retried, for a fifth of a second at
-  // most.
+  // Sends one message with its payload and descriptors, at once or not at all. Descriptors beyond the
+  // limit of one message go ahead in HoldFds. Returns 0 or an errno: EAGAIN if the peer has not read
+  // earlier messages, EPIPE or ECONNRESET if it is dead, ETOOMANYREFS if too many descriptors of this
+  // user are in sockets, EMSGSIZE. It retries errors that may pass for a fifth of a second at most.
   int send_with(const Message&, std::string_view payload, const std::vector<int>& fds);
 
   // A payload longer than max_payload is truncated, and `is_truncated` is set.
@@ -73,7 +72,7 @@ class Channel {
     Message message{};
     std::string_view payload;  // valid until this process receives again, by any channel
     std::vector<Fd> attached;
-    bool misses_fds = false;  // some attached descriptors did not arrive (EMFILE)
+    bool misses_fds = false;  // some attached descriptors could not be opened here (EMFILE)
     bool is_truncated = false;
   };
   ReceiveResult receive(Received&);

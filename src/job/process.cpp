@@ -25,8 +25,8 @@ std::vector<pid_t> children_of(pid_t pid) {
   return found;
 }
 
-// After `unshare --pid --fork` without --mount-proc, /proc still shows the processes outside, with
-// other pids.
+// After `unshare --pid --fork` without --mount-proc, /proc still shows the processes outside, and their
+// pids differ from ours.
 bool proc_is_of_our_namespace() {
   char text[16];
   const ssize_t n = ::readlink("/proc/self", text, sizeof text);
@@ -35,8 +35,7 @@ bool proc_is_of_our_namespace() {
 
 }  // namespace
 
-// At most dlock has three threads (the main one, the keeper, the writer of messages) and the guard
-// two.
+// dlock has at most three threads (the main thread, the Keeper, the Writer), and the guard two.
 std::string why(const FailedCall& call) {
   if (call.error == EMFILE || call.error == ENFILE) return "out of descriptors (ulimit -n)";
   if (call.error == EAGAIN && std::string_view(call.name) != "sendmsg")
@@ -45,7 +44,7 @@ std::string why(const FailedCall& call) {
   return std::string(call.name).append(": ").append(::strerrordesc_np(call.error));
 }
 
-// The list may be longer than one read.
+// One read may not return the whole list.
 void read_pids(int fd, std::vector<pid_t>& out) {
   char buffer[4096];
   pid_t number = 0;
@@ -63,7 +62,7 @@ void read_pids(int fd, std::vector<pid_t>& out) {
   if (number > 0) out.push_back(number);
 }
 
-// No printf, no scanf: at the start of a run each of them costs half a dozen page faults.
+// Avoids printf and scanf: each costs half a dozen page faults at the start of a run.
 std::string proc_path(pid_t pid, std::string_view rest) {
   return "/proc/" + std::to_string(pid).append(rest);
 }
@@ -124,7 +123,7 @@ Presence find_process(const Identity& who) {
   const auto pid = static_cast<pid_t>(who.pid);
   if (::kill(pid, 0) != 0 && errno == ESRCH) return Presence::ended;
   const auto process = process_stat(pid);
-  if (!process) return Presence::unknown;  // a /proc that hides it
+  if (!process) return Presence::unknown;  // /proc may hide the process
   return process->id.start == who.process->start ? Presence::lives : Presence::ended;
 }
 
@@ -138,7 +137,7 @@ bool is_ancestor(const ProcessId& wanted) {
   return false;
 }
 
-// When a process in between dies during the walk, its children move up, and the walk is repeated.
+// If a process on the way dies during the walk, its children move up: then the walk is repeated.
 bool is_descendant(pid_t pid) {
   const pid_t us = ::getpid();
   for (int tries = 0; tries < 3; ++tries) {
@@ -180,8 +179,8 @@ void signal_descendants(const OwnChildren& own, pid_t group, int signal, Deadlin
   const std::vector<pid_t> list = own.list();
   const std::unordered_set<pid_t> children(list.begin(), list.end());
   const auto wanted = [&](pid_t p) { return group == 0 || ::getpgid(p) == group; };
-  // Collected before any is signalled: a dying process hands its children to us, where a finished
-  // walk would miss them.
+  // Collects all before it signals any: a dying process hands its children to us, and the walk would
+  // miss them there.
   const std::vector<pid_t> all = descendants_of(::getpid(), until);
   for (const pid_t p : list)
     if (wanted(p)) ::kill(p, signal);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other processes: which one a pid is, and those below this one. All of it needs a readable /proc.
+// Other processes: which process a pid means, and the descendants of this one. All functions need a
+// readable /proc, and any thread may call them. They never block for long: where a walk may grow, the
+// caller gives a bound.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -13,16 +15,16 @@
 
 namespace dlock::run {
 
-// A system call without which a run cannot be guarded, or ended: no job is started then.
+// A system call that failed and that a run depends on: dlock starts no job then.
 struct FailedCall {
-  const char* name = nullptr;  // null: all is well
+  const char* name = nullptr;  // null: no call failed
   int error = 0;
   explicit operator bool() const noexcept { return name != nullptr; }
 };
-// Why, and what allows it.
+// Returns a message: why the call failed, and what would allow it.
 std::string why(const FailedCall&);
 
-// A process, identified beyond the reuse of its pid.
+// Identifies a process even if its pid is reused.
 struct ProcessId {
   pid_t pid = 0;
   std::uint64_t start = 0;  // clock ticks since boot (proc(5), field 22)
@@ -35,30 +37,32 @@ struct ProcessStat {
 };
 std::optional<ProcessStat> process_stat(pid_t);  // nothing: no such process, or no /proc
 
-// Adds to the identity of this process which one it is (Identity::process).
+// Sets Identity::process, which says exactly which process this is.
 void identify(Identity&);
-// Whether the process of an identity is seen here. unknown: it is of another host or namespace, or
-// did not say which one it is.
+// Returns whether the process of an identity lives. unknown: it is of another host or namespace, or
+// its identity does not say which process it is.
 enum class Presence { lives, ended, unknown };
 Presence find_process(const Identity&);
 
-bool is_ancestor(const ProcessId&);  // of this process
+bool is_ancestor(const ProcessId&);  // whether it is an ancestor of this process
 
-std::string proc_path(pid_t, std::string_view rest);  // of a file below /proc/<pid>
-std::string read_start(const std::string& path);      // 4 KiB at most; empty: it cannot be read
-// The names there of that type (DT_DIR...), except for those that begin with a dot.
+std::string proc_path(pid_t, std::string_view rest);  // the path of a file below /proc/<pid>
+// Returns the first 4 KiB of a file; empty: it cannot be read.
+std::string read_start(const std::string& path);
+// Returns the entries of a directory that have this type (DT_DIR...) and no leading dot.
 std::vector<std::string> names_in(const std::string& path, unsigned char type);
-std::uint64_t own_namespace(std::string_view kind);  // its inode, of "pid" or "net"; 0: unknown
+// Returns the inode of our namespace; `kind` is "pid" or "net". 0: unknown.
+std::uint64_t own_namespace(std::string_view kind);
 
-// The pids in an open list of the kernel's, such as cgroup.procs, from its beginning.
+// Reads all pids of an open list of the kernel, such as cgroup.procs.
 void read_pids(int fd, std::vector<pid_t>& out);
 
-// The children of this process: those of its first thread, which also adopts orphans. The list is
-// opened once, so that reading it later needs no descriptor. The kernel may skip entries while
-// children die: an empty list proves nothing, only waitpid's ECHILD does.
+// The children of this process's first thread, which also inherits orphans. The list is opened once,
+// so that reading it later needs no descriptor. The kernel may skip entries while children die: an
+// empty list proves nothing. Only ECHILD from waitpid proves that there are no children.
 class OwnChildren {
  public:
-  OwnChildren();  // call it in the process itself; a child opens its own
+  OwnChildren();  // opens the list of the calling process; after a fork the child opens its own
   std::vector<pid_t> list() const;
   int fd() const noexcept { return list_.get(); }
   // false: /proc does not list them here
@@ -68,21 +72,21 @@ class OwnChildren {
   Fd list_;
 };
 
-// All descendants of `root` found until then, parents before children. Same caveat; needs
-// descriptors.
+// Returns the descendants of `root` that it finds in that time, parents before children. The kernel
+// may skip some, as above. Needs descriptors.
 std::vector<pid_t> descendants_of(pid_t root, Deadline until);
 
-// Whether the process with this pid now is a descendant of ours.
+// Returns whether the process that has this pid now is a descendant of ours.
 bool is_descendant(pid_t);
 
-// Signals our descendants in `group` (0: all of them), as far as it gets until then. A child's pid
-// cannot be reused before we reap it; deeper processes are pinned by a pidfd and only then checked
-// again, because the pid may have been reused since the walk. Out of descriptors, only the children
-// are reached.
+// Signals our descendants in `group` (0: all of them), as far as it gets in that time. A child's pid
+// cannot be reused before we reap it. A deeper process is pinned by a pidfd and then checked again,
+// because its pid may have been reused since the walk. Without free descriptors it reaches only the
+// children.
 void signal_descendants(const OwnChildren&, pid_t group, int signal, Deadline until);
 
-// Sends KILL to these children of ours. Needs no pidfd: deeper members become our children as their
-// parents die.
+// Sends KILL to these children of ours. It needs no pidfd. Deeper members become our children when
+// their parents die.
 void kill_children(const std::vector<pid_t>& children);
 
 }  // namespace dlock::run

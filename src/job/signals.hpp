@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals: their kinds, those that wait, and the terminal that sends some.
+// Signals: their kinds, pending signals, and the terminal that sends some. The main threads of dlock
+// and of the guard use it, with the signals blocked. Nothing here can fail.
 #pragma once
 #include <sys/types.h>
 #include <termios.h>
@@ -8,8 +9,8 @@
 
 namespace dlock::run {
 
-// timeout(1) signals its child and then its group, and means one signal: the same one within this
-// time counts once.
+// timeout(1) signals its child and then its group, and means one signal. So the same signal counts
+// once within this time.
 inline constexpr Duration same_request = std::chrono::milliseconds{100};
 
 inline bool is_ending_signal(int signal) noexcept {
@@ -22,29 +23,29 @@ inline bool ignored_by_default(int signal) noexcept {
   return signal == SIGCONT || signal == SIGWINCH || signal == SIGURG || signal == SIGCHLD;
 }
 
-// Whether no process could continue the group of `member` (dlock) if it stopped. The kernel's own
-// check does not work here: it counts the guard, the job's parent in another group of the session,
-// as one. So this checks dlock's ancestors alone.
+// Returns whether no process could continue the group of `member` (dlock) if the group stopped. The
+// kernel's own check does not work here: it counts the guard, the job's parent in another group of the
+// session, as such a process. So this checks only dlock's ancestors.
 bool group_is_orphaned(pid_t member);
 
-// Of a blocked signal.
+// For blocked signals.
 bool is_pending(int signal);
 void drop_pending(int signal);
-void deliver_pending(int signal);  // unblocked for a moment
-// Stops or dies by `signal`'s default action; a CONT that came since takes back a stop.
+void deliver_pending(int signal);  // unblocks it for a moment
+// Stops or dies by the default action of `signal`. A pending CONT cancels a stop.
 void default_action(int signal);
 
-// A controlling terminal, and its modes: restored when the job was killed and could not do it
-// itself.
+// A controlling terminal and its modes at dlock's start. dlock restores them when it killed the job,
+// which could not do it itself.
 class TerminalModes {
  public:
   explicit TerminalModes(int tty);  // -1: no terminal
-  bool terminal_is_gone() const;    // it hung up
+  bool terminal_is_gone() const;    // whether it hung up
   void restore() const;             // only while dlock is in its foreground
 
  private:
   int tty_;
-  termios modes_{};  // before known_, whose initializer fills it
+  termios modes_{};  // declared before known_, whose initializer fills it
   bool known_;
 };
 

@@ -9,7 +9,8 @@
 
 namespace dlock::run {
 
-// One absolute alarm on CLOCK_BOOTTIME; poll's own timeout would stand still in suspend.
+// One absolute alarm on CLOCK_BOOTTIME, as a descriptor for poll(2), whose own timeout stands still
+// during a suspend. Use it on one thread. Check failed() before you rely on it.
 class Timer {
  public:
   Timer() : fd_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {
@@ -17,10 +18,9 @@ class Timer {
     else if (!set(no_deadline)) failed_ = {"timerfd_settime", errno};
   }
   int fd() const noexcept { return fd_.get(); }
-  // It cannot be relied on: it was tried, so that nobody learns it from an alarm that does not
-  // come.
+  // The call that failed when the constructor tried the timer: then no alarm would come.
   const FailedCall& failed() const noexcept { return failed_; }
-  void arm(Deadline at) {  // no_deadline: off
+  void arm(Deadline at) {  // no_deadline turns it off
     if (at != armed_ && set(at)) armed_ = at;
   }
   void drain() {

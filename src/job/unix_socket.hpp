@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unix sockets (unix(7)): abstract names, who is at the other end, and descriptors that travel with
-// a message.
+// Unix sockets (unix(7)): abstract names, the peer's credentials, and descriptors that are sent with a
+// message.
 #pragma once
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -14,7 +14,7 @@
 
 namespace dlock::run {
 
-// An abstract name, of at most 107 bytes: it needs no file, and ends with its socket.
+// An abstract name of at most 107 bytes. It needs no file, and ends with its socket.
 struct AbstractAddress {
   explicit AbstractAddress(std::string_view name) {
     un.sun_family = AF_UNIX;
@@ -27,7 +27,7 @@ struct AbstractAddress {
   socklen_t size;
 };
 
-// The process that connected, or that listened.
+// Returns the process at the other end: the one that connected, or that called listen(2).
 inline std::optional<ucred> peer_of(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -38,10 +38,10 @@ inline bool is_trusted(const ucred& peer) { return peer.uid == ::geteuid() || pe
 
 inline constexpr std::size_t most_attached = 253;  // the kernel's SCM_MAX_FD
 
-// The control data of one message. It must live as long as the msghdr is used.
+// The control data of one message. It must live as long as the msghdr that points to it.
 class Attached {
  public:
-  // To send: at most `most_attached`.
+  // For sending: attaches at most `most_attached` descriptors.
   void put(msghdr& h, const int* fds, std::size_t count) {
     if (count == 0) return;
     std::memset(control_, 0, sizeof control_);
@@ -53,8 +53,8 @@ class Attached {
     c->cmsg_len = CMSG_LEN(sizeof(int) * count);
     std::memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
   }
-  // To receive: before recvmsg(), and after it. Descriptors that could not be opened are lost, and
-  // MSG_CTRUNC is set.
+  // For receiving: call prepare() before recvmsg(), and take() after it. Descriptors that could not be
+  // opened are lost; then the kernel sets MSG_CTRUNC.
   void prepare(msghdr& h) {
     h.msg_control = control_;
     h.msg_controllen = sizeof control_;
@@ -75,7 +75,7 @@ class Attached {
   alignas(cmsghdr) char control_[CMSG_SPACE(sizeof(int) * most_attached)];
 };
 
-// A message of one byte, which only carries descriptors.
+// A message of one byte, to carry descriptors.
 struct Carrier {
   Carrier() {
     header.msg_iov = &part_;
