@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a URL to a Backend: what each family of stores offers, and the choice among them.
+// From a URL to a Backend: what each family of stores offers, and how dlock chooses one. The main
+// thread judges a URL (choose(), check()) before anything starts; open() may run on the Keeper's
+// thread. All of it is constant data and functions without state.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,109 +13,111 @@
 
 namespace dlock {
 
-// The credentials and TLS files for a store. What came from a file is read again from there when
-// the store refuses it.
+// The credentials and TLS files for a store. If the store refuses a secret that came from a file, the
+// Backend reads the file again.
 struct Secrets {
-  // empty: the URL's, then the service's own source (a variable, a file)
+  // Empty: use the URL's, else the service's own source (a variable, a file).
   std::string password{};
   std::string auth{};                        // ZooKeeper: scheme:credential
-  std::string password_file{}, auth_file{};  // where they came from; empty: from no file
-  // of sentinels; empty: as above
+  std::string password_file{}, auth_file{};  // the files of these secrets; empty: none
+  // For sentinels; empty: as for `password`.
   std::string sentinel_password{}, sentinel_password_file{};
-  std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: the URL items of the same names
-  std::string tls_name{};                       // the certificate's; empty: the URL item's
-  bool tls_insecure = false;                    // verify no certificate
+  std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: use the URL items of these names
+  std::string tls_name{};     // the name in the server's certificate; empty: use the URL item
+  bool tls_insecure = false;  // do not verify certificates
 };
 
 struct Settings : Secrets {
   Duration op_timeout{5'000'000};  // one exchange with the store
   Duration connect_timeout{5'000'000};
-  // poll(2)-able; readable: every wait returns early. The backend does not read from it
+  // A descriptor for poll(2). While it is readable every wait returns early. The Backend does not read
+  // from it.
   int interrupt_fd = -1;
 };
 
-// What a URL can use of Secrets, and its usual port.
+// Which of the Secrets a URL can use, and its default port.
 struct Access {
-  std::uint16_t port = 0;  // of a host without one
-  // why it has no use for these; empty: it has
+  std::uint16_t port = 0;  // for a host without a port
+  // Why the URL cannot use these; empty: it can.
   std::string_view no_password{}, no_auth{}, no_tls{};
   std::string_view no_sentinels = "it has no sentinels";
-  std::string_view in_clear{};  // a warning for who logs in; empty: none
+  std::string_view in_clear{};  // a warning for users who log in without TLS; empty: none
 };
 
-// Items of a store's URLs, `?name=value`, that differ in nothing but their names. What judges them,
-// and what reads them, asks this row; a test compares it with the store's page of the manual.
+// URL items (`?name=value`) that share one rule. To add an item to a store, add a row to the table of
+// its family (BackendFactory::items) and read the value in its options.cpp. A test compares the table
+// with the store's manual page.
 struct UrlItem {
   enum Type { text, yes_no, number, duration, choice, identifier, host };
   std::string_view names;  // "tls_ca tls_cert tls_key"; `where.`: every `where.NAME`
   Type type = text;
-  // of a number: the greatest, "1000"; a duration: the least, "1s", or empty: any above 0; a
-  // choice: the values, "named poll"
+  // A number: the greatest value, "1000". A duration: the least value, "1s"; empty: any above 0. A
+  // choice: the values, "named poll".
   std::string_view range{};
-  std::string_view usual{};    // the value in a URL that has none; empty: none
-  std::string_view recipes{};  // that know it, "lease insert"; empty: all
-  std::string_view allowed{};  // so a refusal says what is allowed, where the type does not
-  // only for a URL with a unix socket; where others have it: "/DB behind the host"
+  std::string_view usual{};    // the default value; empty: none
+  std::string_view recipes{};  // the recipes that know it, "lease insert"; empty: all
+  std::string_view allowed{};  // how a refusal names the allowed values; empty: by the type
+  // Not empty: only a URL with a unix socket may have it. The text says where others have the value:
+  // "/DB behind the host".
   std::string_view elsewhere{};
 
   bool covers(std::string_view name) const noexcept;
 };
 
-// Of every store whose TLS is dlock's own or MySQL's.
+// For every store whose TLS is dlock's own or MySQL's.
 inline constexpr UrlItem tls_item{"tls", UrlItem::choice,       "yes no verify-ca", "",
                                   "",    "yes, no or verify-ca"};
 inline constexpr UrlItem tls_files_item{"tls_ca tls_cert tls_key"};
-// of PostgreSQL, too
+// For PostgreSQL, too.
 inline constexpr UrlItem tls_name_item{"tls_name", UrlItem::host};
 
 struct BackendFactory {
   std::string_view family;
   std::span<const std::string_view> schemes;  // first is the canonical one
   std::span<const Traits> recipes;            // first is the default
-  std::span<const UrlItem> items;             // besides those of all: `recipe`, `prefix`, ...
-  // Judges everything in the URL that can be judged without a connection (Errc::usage;
-  // Errc::config: a file or variable that it needs is wrong).
+  std::span<const UrlItem> items;             // all stores also know `recipe`, `prefix`, ...
+  // Judges everything in the URL that can be judged without a connection. Errc::usage; Errc::config: a
+  // file or variable that it needs is wrong.
   Result<void> (*check)(const Url&, const Traits&, const Settings&);
-  // Checks the URL, too, and connects no earlier than the first call. `url` may be destroyed after
-  // the call: copy what you need.
+  // Makes a Backend, which connects at its first call. It judges the URL, too. `url` may be destroyed
+  // after the call: copy what you need.
   Result<std::unique_ptr<Backend>> (*open)(const Url&, const Traits&, const Settings&);
-  // The client libraries that it uses, with the versions that run now: "OpenSSL 3.0.17". nullptr:
-  // none, or they are another family's.
+  // Returns the client libraries that it uses, with the versions that run now: "OpenSSL 3.0.17".
+  // nullptr: it uses none, or another family lists them.
   std::vector<std::string> (*libraries)() = nullptr;
   std::string_view note{};                 // for --version: "no TLS, no SASL"
-  Access (*access)(const Url&) = nullptr;  // nullptr: this family has no use for Secrets
-  // what does not exist yet and a first lock would make at a place that the user has named, which
-  // may be misspelt; empty: nothing. `locks`: a lock follows, which says itself why it makes nothing
+  Access (*access)(const Url&) = nullptr;  // nullptr: this family cannot use Secrets
+  // Returns what a first lock would create at a place that the user named, and may have misspelt;
+  // empty: nothing. `locks`: a lock follows, which reports itself why it creates nothing.
   std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
-  // Puts what other clients of this store write into the form that all else here knows. What it
-  // cannot put so it leaves, and check() refuses it.
+  // Rewrites URL forms of other clients of this store into the form that dlock knows. It leaves what
+  // it does not know, and check() refuses that.
   void (*translate)(Url&) = nullptr;
 };
 
-// One explicit table, the lines dlock_backend() of backends/CMakeLists.txt; no self-registration.
+// Returns the one explicit table of families, made from the lines dlock_backend() in
+// backends/CMakeLists.txt. No family registers itself.
 std::span<const BackendFactory> backends() noexcept;
 
-// Families that this binary was built without, with the CMake option that adds them (its bare
-// name).
+// A family that this binary was built without, and the bare name of the CMake option that adds it.
 struct AbsentBackend {
   std::string_view family, option;
   std::span<const std::string_view> schemes;
 };
 std::span<const AbsentBackend> absent_backends() noexcept;
 
-// The client libraries of all backends of this binary.
+// Returns the client libraries of all families in this binary.
 std::vector<std::string> libraries();
 
-// The factory and recipe of a URL (`?recipe=`, overridden by a non-empty `recipe`). Errc::usage:
-// unknown scheme, item or recipe, with the list of known ones; or not built in, with the way to get
-// it.
+// Chooses the factory and recipe for a URL. A non-empty `recipe` overrides `?recipe=`. Errc::usage: an
+// unknown scheme, item or recipe; the message lists the known ones, or says how to build the family.
 struct Choice {
   const BackendFactory* factory;
   const Traits* traits;
 };
 Result<Choice> choose(const Url&, std::string_view recipe);
 
-// Url::parse(), and the translate() of its scheme.
+// Parses a URL and applies the translate() of its family.
 Result<Url> parse_backend(std::string_view text);
 
 }  // namespace dlock

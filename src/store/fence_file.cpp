@@ -43,7 +43,7 @@ struct FenceRecord {
   FencingToken token = 0;
 };
 
-// FNV-1a: detects a torn write; a user who may write to the file may write anything.
+// FNV-1a. It detects a torn write only: a user who may write to the file may write anything.
 std::uint64_t checksum(std::string_view text) noexcept {
   std::uint64_t sum = 0xcbf29ce484222325U;
   for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
@@ -81,7 +81,7 @@ class FenceFile final : public Backend {
   Result<Renewal> detach(const Lease&, Duration, std::optional<RunEnd>) override {
     return fail(cannot("nothing outlives the process"));
   }
-  // The job is dead. Unlocked explicitly, because guards have duplicates.
+  // The job is dead. This unlocks explicitly, because guards have duplicates of the descriptor.
   Result<Released> release(const Lease&, std::optional<RunEnd>) override {
     ::flock(file_.get(), LOCK_UN);
     return Released::yes;
@@ -143,13 +143,13 @@ Result<void> FenceFile::open() {
   if (::fstat(file.get(), &st)) return trouble("cannot be seen", errno);
   const std::string why = distrust(st, {.forbidden = S_IWOTH, .own_or_root = false});
   if (!why.empty()) return refuse(Errc::denied, why);
-  if (st.st_nlink > 1)  // the other name may be a file that was not meant
+  if (st.st_nlink > 1)  // the other name may belong to another resource
     return refuse(Errc::denied, fmt::format("has {} names (hard links)", st.st_nlink));
   file_ = std::move(file);
   return {};
 }
 
-// A lock on a file that was replaced does not exclude.
+// A lock on a file that was replaced excludes nobody.
 Result<bool> FenceFile::in_place() const {
   struct stat mine {
   }, there{};
@@ -184,7 +184,7 @@ Result<Progress> FenceFile::poll(const Request& request, Duration slice) {
   return Progress{Granted{std::move(lease), file_.get()}};
 }
 
-// Under the lock. When it returns the token is on the disk.
+// Call it under the lock. When it returns the token is on the disk.
 Result<void> FenceFile::note() {
   std::array<std::optional<FenceRecord>, 2> slots;
   bool empty = true;
@@ -196,7 +196,7 @@ Result<void> FenceFile::note() {
     const std::string_view slot(text.data(), static_cast<std::size_t>(n));
     empty &= slot.find_first_not_of('\0') == slot.npos;
     slots[i] = parse_slot(slot);
-    // One of the two slots may still have this layout, but it is older than the unreadable one.
+    // One slot may still have this layout, but it is older than the slot that cannot be read.
     if (slot.starts_with(any_version) && !slot.starts_with(magic) &&
         slot.size() > any_version.size() && is_digit(slot[any_version.size()]))
       return refuse(Errc::config,
@@ -214,13 +214,12 @@ Result<void> FenceFile::note() {
         fmt::format(
             "token {} is older than {}, the newest that {} has seen; the command was not run",
             token_, newest.token, dlock::quoted(path_)));
-  // A record found in the file may be in memory only: its writer may have been killed before the
-  // sync.
+  // A record that the file shows may be in memory only: its writer may have died before the fsync.
   const std::uint64_t number = token_ == newest.token ? newest.number : newest.number + 1;
   if (number != newest.number) TRY_VOID(write(line_of({number, token_}), slots[old] ? 1 - old : 0));
   if (::fsync(file_.get())) return trouble("cannot be made durable", errno);
   if (number > 1) return {};
-  // Its directory entry as well.
+  // The file's directory entry must be on the disk, too.
   const std::string parent = path_.find('/') == path_.npos
                                  ? "."
                                  : path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));

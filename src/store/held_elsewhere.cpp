@@ -20,7 +20,7 @@ class BorrowedWaiter final : public Waiter {
       return Progress{
           Busy{std::nullopt, fmt::format("is not held by this handle: {}", lost->why), sent}};
     Lease& lease = std::get<Kept>(answer).lease;
-    // it would become free, with the command still running, when that process is killed
+    // When the holding process is killed the lock would become free while the command still runs.
     if (lease.deadline == no_deadline)
       return fail(Errc::usage, fmt::format("--handle: {} is held by a process (acquire --hold, "
                                            "run) and ends with it, so no other "
@@ -43,8 +43,8 @@ class Borrowed final : public Wrapped {
   Result<std::unique_ptr<Waiter>> enqueue(const Request& r) override {
     return std::make_unique<BorrowedWaiter>(*inner_, r, handle_.lease(r.key));
   }
-  // Not ours to release; but if it was released while the command ran, exclusion had ended, and a
-  // message says so.
+  // The other process releases the lock. But if it did so while the command ran, exclusion had ended,
+  // and a message says so.
   Result<Released> release(const Lease& lease, std::optional<RunEnd>) override {
     TRY(valid, inner_->check(lease.key, lease.owner));
     return valid == Validity::valid ? Released::yes : Released::was_not_held;
@@ -54,8 +54,8 @@ class Borrowed final : public Wrapped {
   const Handle handle_;
 };
 
-// Exclusive covers shared; the same limit is the same permit. Any other request would wait for
-// itself.
+// An exclusive grant covers a shared request; a permit covers a request with the same limit. Any other
+// request would wait for its own ancestor.
 Result<void> covers(const InheritedGrant& outer, const Request& r) {
   const auto refuse = [&](std::string_view held, std::string_view requested) {
     return fail(Errc::usage, fmt::format("{} is held {} by this command's own dlock, so it can "
@@ -91,7 +91,7 @@ class Reentrant final : public Wrapped {
  private:
   friend class ReentrantWaiter;
 
-  // The outer dlock's lease, which is only shared here: its owner is never one of ours.
+  // The lease belongs to the outer dlock: its owner is never an owner of ours.
   bool joined(const Lease& l) const {
     return std::any_of(grants_.begin(), grants_.end(), [&](const InheritedGrant& g) {
       return g.lease.key == l.key && g.lease.owner == l.owner;

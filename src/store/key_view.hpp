@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What people see of a key: `inspect`, messages about a wait, and `release`. Values only. They never
+// decide who holds a lock: the deciding copy is in the store. The text in them is untrusted.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,22 +12,22 @@
 
 namespace dlock {
 
-struct HolderView {  // what people see; the deciding copy is in the store
-  std::string id;    // a prefix of the owner id, enough to tell holders apart, useless as a handle
+struct HolderView {
+  std::string id;  // a prefix of the owner id, enough to tell holders apart, useless as a handle
   Mode mode = Mode::exclusive;
   FencingToken token = 0;
   unsigned slot = 0;
   bool attached = false;
-  bool vanished = false;              // gone; only its lock-delay still runs
+  bool vanished = false;              // the holder is gone, and only its lock-delay still runs
   std::optional<Duration> remaining;  // until the lease (or lock-delay) ends without a renewal
-  // since the grant, by the store's clock; nullopt: the store does not keep it
+  // Since the grant, by the store's clock. nullopt: the store does not record it.
   std::optional<Duration> held;
-  bool revoked = false;  // it was asked to stop (Backend::revoke)
+  bool revoked = false;  // somebody asked it to stop (Backend::revoke)
   // Why Backend::force_release cannot remove it, and what ends it, for people; empty: it can.
   std::string stays_because{};
   Identity who;
-  // Lease and lock-delay are over, or a process without lock-delay is gone: nothing holds the key
-  // any more, and the store has not cleared the record away.
+  // Lease and lock-delay are over, or a process without lock-delay is gone. Nothing holds the key any
+  // more, but the store has not removed the record yet.
   bool ended() const noexcept { return remaining && *remaining <= Duration{}; }
 };
 struct WaiterView {
@@ -35,25 +37,25 @@ struct WaiterView {
 };
 struct KeyView {
   std::string key;
-  FencingToken fence = 0;           // newest token granted
-  std::vector<HolderView> holders;  // those that have ended come last
+  FencingToken fence = 0;           // the newest token that was granted
+  std::vector<HolderView> holders;  // holders that have ended come last
   std::vector<WaiterView> waiters;  // in queue order
   bool waiters_known = true;        // false: this recipe cannot know
   std::vector<std::string> notes;   // remarks about this record, for people
-  // Not empty: why there may be holders that are not in `holders`, for people. A key without one is
-  // not known to be free then.
+  // Not empty: says why there may be holders that are not in `holders`. Then an empty list does not
+  // mean that the key is free.
   std::string unread{};
-  // With Traits::keeps_last_run: of the newest token of those released.
+  // With Traits::keeps_last_run: the last run, by the newest token that was released.
   std::optional<LastRun> last_run{};
-  // The newest start noted (Backend::note_start), by the same clock, while the store keeps it.
+  // The newest recorded start (Backend::note_start), by the store's clock, while the store keeps it.
   std::optional<std::int64_t> noted_start{};
 };
 
-// The view of a store that keeps a LockState. `now` on the store's clock; holders that have ended
-// come last, and dead waiters are left out.
+// Make the views for a store that keeps a LockState. `now` is on the store's clock. Holders that have
+// ended come last; dead waiters are left out.
 HolderView view(const LockState::Holder& holder, Micros now);
 WaiterView view(const LockState::Waiter& waiter);
 KeyView view(const LockState& state, std::string key, Micros now);
-void ended_last(KeyView&);  // the others keep their order
+void ended_last(KeyView&);  // moves holders that have ended to the end
 
 }  // namespace dlock

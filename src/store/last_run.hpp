@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of the last run of a job under a key: shown to people, never used for decisions.
+// The record of the last run of a job under a key. People see it in `inspect`; nothing is decided by it.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,7 +17,8 @@ struct LastRun {
   std::int64_t started = 0;  // granted, by the same clock
   Identity who;
 
-  // `token ended status started who` with one character between. Nothing: malformed.
+  // "token ended status started who", with one character between the parts. parse() returns nothing
+  // for a malformed text.
   std::string text(char between) const;
   static std::optional<LastRun> parse(std::string_view, char between);
 };

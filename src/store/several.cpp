@@ -31,7 +31,7 @@ class Several final : public Wrapped {
   Result<Released> release(const Lease&, std::optional<RunEnd> end) override {
     return release_all(end);
   }
-  // The holder in the way: of the key that is waited for.
+  // The holder in the way of the key that this waits for.
   Result<std::optional<KeyView>> inspect(const Key& key) override {
     return inner_->inspect(taken_.size() < order_.size() ? order_[taken_.size()] : key);
   }
@@ -52,7 +52,7 @@ class Several final : public Wrapped {
   const Lease& lease_of(const Key&) const;
   Lease whole() const;
   Result<Released> release_all(std::optional<RunEnd> end = std::nullopt);
-  bool forget();  // nothing is taken; returns whether one of the released keys was no longer held
+  bool forget();  // drops all state; returns whether a released key was no longer held
   Result<void> settle();
   template <class Call>
   Result<Renewal> each(Call call);
@@ -60,11 +60,11 @@ class Several final : public Wrapped {
   const NextRenewal next_renewal_;
   const std::vector<Key> keys_;
   std::vector<Key> order_;
-  std::vector<Taken> taken_;           // the first ones of order_
-  std::vector<Lease> owed_;            // of an earlier attempt: their release was not answered
-  bool missed_ = false;                // one of the released keys was no longer held
-  std::optional<Start> newest_start_;  // as starts() answered, of
-  std::map<std::string, std::optional<Start>> read_starts_;  // these, by key
+  std::vector<Taken> taken_;  // the keys that are held: the first of order_
+  std::vector<Lease> owed_;   // of an earlier attempt: the store did not confirm their release
+  bool missed_ = false;       // a released key was no longer held
+  std::optional<Start> newest_start_;  // what starts() returned: the newest of read_starts_
+  std::map<std::string, std::optional<Start>> read_starts_;  // by key
   Fd alarms_;
 };
 
@@ -103,7 +103,7 @@ Lease Several::whole() const {
   return lease;
 }
 
-// Lost is the stronger result: one lost key ends them all, whatever is unknown about the others.
+// Lost is the stronger result: one lost key ends all, even if the state of others is unknown.
 template <class Call>
 Result<Renewal> Several::each(Call call) {
   std::optional<Error> unknown;
@@ -113,7 +113,7 @@ Result<Renewal> Several::each(Call call) {
     if (!answer) {
       unknown = answer.error();
     } else if (const Lost* lost = std::get_if<Lost>(&*answer)) {
-      // never released: it may be another's. The others are still ours
+      // Never release a lost key: another owner may hold it. The other keys are still ours.
       t.release = Taken::Release::answered;
       return Renewal{Lost{fmt::format("{}: {}", printable(t.lease.key.text()), lost->why)}};
     } else {
@@ -126,7 +126,7 @@ Result<Renewal> Several::each(Call call) {
 }
 
 Result<Renewal> Several::renew(const Lease& whole, Duration ttl) {
-  // reads the event that made an alarm readable
+  // Reads the event that made the alarm readable.
   return each([&](Lease l) {
     l.ended = whole.ended;
     return inner_->renew(l, ttl);
@@ -143,9 +143,9 @@ bool Several::alarmed(const Lease&) {
   return any;
 }
 
-// Each key is requested until it has an answer, and no more: a call repeated because one key was
-// unknown must not ask again for keys that were released, or it would be told that they are not
-// held. And if the unknown one is not held the second time, it counts as released.
+// Requests the release of each key until the store replies, and not again. If one key had no reply the
+// caller repeats the call, which must skip the released keys: the store would say that they are not
+// held. A key without a reply that is not held at the second call counts as released.
 Result<Released> Several::release_all(std::optional<RunEnd> end) {
   using Release = Taken::Release;
   std::optional<Error> unknown;
@@ -169,8 +169,8 @@ bool Several::forget() {
   return std::exchange(missed_, false);
 }
 
-// A key that was taken and not released for certain would block our own attempt, until its ttl is
-// over. An Error: ask again.
+// Releases the keys of an earlier attempt. A key whose release is not confirmed would block our own new
+// attempt until its ttl is over. After an Error: call it again.
 Result<void> Several::settle() {
   for (; !owed_.empty(); owed_.pop_back()) {
     const Lease& lease = owed_.back();
@@ -194,8 +194,8 @@ Result<Starts> Several::starts(const Key&) {
   return newest;
 }
 
-// Each key had a start of its own, which the newest one stands for. A new start that does not fit
-// one key is not noted for those behind it; a withdrawal reaches all.
+// Each key has a record of its own; the newest stands for all. If a new start does not fit one key, the
+// keys after it get no record. A withdrawal reaches all keys.
 Result<Noted> Several::note_start(const Lease&, const StartChange& change) {
   const bool forth = change.was == newest_start_;
   Noted all = Noted::yes;
@@ -211,7 +211,7 @@ Result<Noted> Several::note_start(const Lease&, const StartChange& change) {
   return all;
 }
 
-// nullopt: all are kept. Else: why one is lost.
+// Renews all keys. nullopt: the store confirmed all. Otherwise the result says why one is lost.
 Result<std::optional<Waiting>> SeveralWaiter::renew_taken() {
   const auto is_lost = [](std::string why, Deadline sent_at) {
     return std::optional{Waiting{.holder = {}, .why = std::move(why), .sent_at = sent_at}};
@@ -230,8 +230,8 @@ Result<std::optional<Waiting>> SeveralWaiter::renew_taken() {
   return std::optional<Waiting>{};
 }
 
-// The owner must not come back: one of these releases, or the cancel, may arrive late and would end
-// the next grant.
+// Begins again under a new owner: a release or the cancel may arrive late, and would end the next grant
+// of the same owner.
 void SeveralWaiter::release_taken() {
   (void)all_.release_all();
   (void)all_.forget();
@@ -253,7 +253,7 @@ Result<Progress> SeveralWaiter::give_up_all(Waiting lost) {
   return Progress{std::move(lost)};
 }
 
-// A lock whose alarm cannot be watched, or whose descriptor the guard does not get, is not granted.
+// Refuses a lock if its alarm cannot be watched, or if the guard cannot get its descriptor.
 Result<Progress> SeveralWaiter::complete() {
   Granted all{.lease = all_.whole()};
   for (const Key& key : all_.keys_)

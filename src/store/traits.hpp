@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recipe can do, and whether it can serve a request.
+// What a recipe can do, and whether it can serve a request. Constant data: each family has a table of
+// Traits, and the command line, Policy and Keeper read it.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,16 +14,16 @@ namespace dlock {
 
 // What ends the lock of a holder that is attached to a process.
 enum class Liveness {
-  // a descriptor: the kernel ends the lock with the last process that has it; no deadline, no
-  // renewal
+  // A descriptor: the kernel ends the lock with the last process that has it. There is no deadline and
+  // no renewal.
   process,
-  // a connection to a server: ends with it, or some time after the server last received data
+  // A connection: the lock ends with it, or some time after the server last received data.
   connection,
-  session,  // a session of a server that outlives connections
-  lease,    // time alone
+  session,  // a session of a server, which outlives connections
+  lease,    // only time
 };
 
-// The features of a recipe. The command line reads these, never types.
+// The features of a recipe. dlock decides by these, never by the type of a Backend.
 struct Traits {
   std::string_view family;  // "file"; the first word of a sequencer
   std::string_view recipe;  // "lease"
@@ -33,30 +34,32 @@ struct Traits {
   bool detached = false;  // a lease can outlive the process that took it
   bool lock_delay = false;
   bool wakes = false;  // waiters sleep until it is their turn; false: they poll
-  // keys are prefixed and encoded by dlock; false: the key is the name that other programs use
+  // true: dlock adds a prefix to keys and encodes them. false: the key is the name that other programs
+  // use.
   bool native = false;
   std::string_view weakness{};  // one sentence for --explain, inspect and the manual
-  bool starts = false;          // notes when a job was started (--once-per)
+  bool starts = false;          // records when a job was started (--once-per)
   bool revokes = false;         // has Backend::revoke
   bool keeps_last_run = false;  // records how the job ended (Backend::release)
-  // a historical algorithm, for use with programs that have it: each use warns
+  // A historical algorithm, for use with programs that have it; each use prints a warning.
   bool legacy = false;
-  // How much of a ttl is proven, from what the URL says of the servers; the less, the longer a
-  // lock-delay is that the same session has to outlast. nullptr: all but drift(ttl).
+  // Returns for how long of a ttl dlock can prove that it holds the lock, by what the URL says about
+  // the servers. A lock-delay that the same session must outlast makes it shorter. nullptr:
+  // ttl - drift(ttl).
   Duration (*proves)(Duration ttl, Duration delay, const Url&) = nullptr;
   Duration proven_of(Duration ttl, Duration delay, const Url& url) const {
     return proves ? proves(ttl, delay, url) : ttl - drift(ttl);
   }
 };
 
-// A part of a request that its recipe does not support.
+// A part of a request that the recipe does not support.
 struct Refusal {
   std::string_view option;  // "limit"
   std::string why;          // "recipe flock of file has no permits"
 };
 std::optional<Refusal> refusal(const Traits&, const Request&);
-// The same as Errc::usage, "--limit: recipe flock of file has no permits". Backend::enqueue begins
-// with it.
+// Returns the refusal as Errc::usage, "--limit: recipe flock of file has no permits". Every
+// Backend::enqueue() calls it first.
 Result<void> can_serve(const Traits&, const Request&);
 
 }  // namespace dlock
