@@ -36,7 +36,7 @@ std::string list(const std::vector<pid_t>& pids) {
   return text;
 }
 
-// A shell line given as one word.
+// Hints at -c if the command looks like a shell line given as one word.
 const char* shell_hint(const Plan& plan, int error) {
   const bool line = std::strchr(plan.command[0], ' ') && !std::strchr(plan.command[0], '/');
   return error == ENOENT && line ? "; -c runs a line by the shell" : "";
@@ -255,8 +255,8 @@ void Announcer::still_waiting(const Waiting& waiting, Deadline now) {
   wait_line_.mark_shown(now);
 }
 
-// The store, or its reply is malformed. Reported once that has lasted for 2 s; again each second on
-// a terminal, elsewhere after 10 min at the earliest.
+// The store is unreachable, or its reply is malformed. Reports this once it has lasted for 2 s; again
+// each second on a terminal, elsewhere not before 10 min.
 void Announcer::unreachable(const std::string& why, Deadline now) {
   failing_since_ = std::min(failing_since_, now);
   if (now < later(failing_since_, 2s) || now < next_failing_ || plan_.output.quiet) return;
@@ -268,7 +268,7 @@ void Announcer::show(const std::string& why, const std::string& position) {
   wait_line_.show({why, plan_.wait ? "up to " + format_duration(*plan_.wait) : "", position});
 }
 
-// Note::busy with the holder, if the store named it recently (CLI: --op-timeout and a second).
+// Names the holder if the store named it recently: within --op-timeout and a second.
 void Announcer::wait_is_over(Note note, Deadline now) {
   const bool busy = note == Note::busy;
   output_.trace(busy ? "fail" : "info", "acquire");

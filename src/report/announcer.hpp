@@ -8,32 +8,33 @@
 
 namespace dlock::run {
 
-// Whether the line of a wait is drawn again and again, so that news is wanted each second.
+// Returns whether the waiting line is redrawn each second, so that the Keeper should report as often.
 bool redraws(const Plan&);
 
 // Informs the user about one lock and its job: messages, status lines and history. The Supervisor
-// passes it what happens and what Policy decides; it decides nothing, and none of its calls blocks.
+// calls it on the main thread with what happens and what Policy decides. It decides nothing, none of
+// its calls blocks, and none can fail.
 class Announcer {
  public:
   Announcer(const Plan&, Output&);
 
-  // `policy`: before it knows of the event.
+  // Call it before `policy` handles the event.
   void report(KeeperEvent&, const Policy& policy, Deadline now);
   void report(const GuardEvent&);
-  // members: of the job, for `stuck` and `descendants`.
+  // members: the remaining members of the job, for Note::stuck and Note::descendants.
   void announce(Note, const std::vector<pid_t>& members, Deadline now);
 
   void acquired(const Lease&);
   void start_failed(const std::string& why);
-  void sends_end(int signal);  // to the whole tree
-  void watched_ended();        // the process of --watch-pid
+  void sends_end(int signal);  // dlock signals the whole tree
+  void watched_ended();        // the process of --watch-pid has ended
   void program_ended(const ProgramEnded&);
   void job_is_dead();
   void exit(const Outcome&);
   void clear_line() { wait_line_.clear(); }  // before other output
 
  private:
-  // About the key.
+  // A message that begins with the key.
   void inform(std::string_view what);
   void error(std::string_view what);
 
@@ -51,13 +52,13 @@ class Announcer {
   // The wait.
   WaitLine wait_line_;
   bool has_reported_waiting_ = false;
-  // no_deadline: the last report was an answer
+  // no_deadline: the last report was a reply of the store.
   Deadline failing_since_ = no_deadline, next_failing_{};
-  Waiting answer_{};  // the last one that the store gave
+  Waiting answer_{};  // the store's last reply
   std::string no_answer_;
 
-  std::string reason_;    // the keeper's last one, for the final message
-  bool failing_ = false;  // renewals fail at the moment
+  std::string reason_;    // the Keeper's last reason, for the final message
+  bool failing_ = false;  // the last renewal failed
   bool expired_ = false;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines that dlock writes: messages on stderr, history for --trace, events for --status.
+// The format of the lines that dlock writes: messages on stderr, history for --trace, events for
+// --status. Pure functions for any thread, but for open_lines().
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -18,14 +19,14 @@
 namespace dlock::run {
 
 using FieldValue = std::variant<std::monostate, std::int64_t, std::string,
-                                std::vector<ProgramEnded::Process>>;  // none: left out
+                                std::vector<ProgramEnded::Process>>;  // monostate: left out
 using Field = std::pair<const char*, FieldValue>;
 using Fields = std::initializer_list<Field>;
 
-FieldValue nanoseconds(Deadline);  // none: no_deadline
+FieldValue nanoseconds(Deadline);  // no_deadline becomes monostate
 
-// Between quotes, in JSON or as a label of Prometheus, of a key: it is valid UTF-8 without control
-// characters, so two characters need escapes.
+// Escapes a key for use between quotes, in JSON or as a label of Prometheus. A key is valid UTF-8
+// without control characters, so only two characters need escapes.
 std::string escaped(std::string_view key);
 
 std::string utc(std::int64_t wall_micros);  // RFC 3339
@@ -46,7 +47,8 @@ struct TraceHead {
 };
 std::string trace_line(const TraceHead&, std::span<const Field>);
 
-// A file of such lines, made 0600 if it is missing. Errc::cannot_create names the option.
+// Opens a file of such lines; creates it with mode 0600 if it is missing. Errc::cannot_create: the
+// message names the option.
 Result<Fd> open_lines(std::string_view option, const std::string& path);
 
 }  // namespace dlock::run

@@ -33,7 +33,7 @@ struct Figures {
   bool granted = false;
 };
 
-// The text of the file: `before`, with what has changed. `begins`: a job has just been started.
+// Returns the new text of the file: `before` with the changes. `begins`: a job has just started.
 std::string page_of(std::string_view before, const Key& key, bool begins, const Figures& f,
                     const Outcome& o) {
   const std::string labels = fmt::format("{{key=\"{}\"}}", escaped(key.text()));
@@ -83,13 +83,13 @@ std::string page_of(std::string_view before, const Key& key, bool begins, const 
 
 constexpr Duration draft_patience = 250ms;
 
-// The new file, empty and locked. It is its own lock: it has one name, the process that has it
-// locked may write it, and the rename removes the name. A file left by a killed process is taken
-// over. errno says why there is none.
+// Opens the new file, empty and locked. The file is its own lock: it has one name, the process that
+// locked it may write it, and the rename removes the name. A file that a killed process left is
+// reused. On failure errno says why.
 //
-// 1. A opens F.tmp, locks it;  2. B opens F.tmp, waits;  3. A renames it to F, ends;  4. C makes a
-//    new F.tmp;
-// 5. B gets its lock, on what is F now: it sees that the name means another file, and begins again.
+// 1. A opens F.tmp and locks it.  2. B opens F.tmp and waits.  3. A renames it to F and ends.  4. C
+//    makes a new F.tmp.  5. B gets its lock, on the file that is F now. It sees that the name means
+//    another file, and begins again.
 Fd open_draft(const std::string& name) {
   const Deadline end = later(Clock::now(), draft_patience);
   for (timespec nap{0, 1'000'000};; ::nanosleep(&nap, nullptr)) {
@@ -101,14 +101,14 @@ Fd open_draft(const std::string& name) {
     }, there{};
     if (!fd || ::fstat(fd.get(), &mine) != 0) return Fd();
     if (!S_ISREG(mine.st_mode) || mine.st_nlink > 1) {
-      errno = EEXIST;  // a second hard link may be a file that was not meant
+      errno = EEXIST;  // the second hard link may be a foreign file
       return Fd();
     }
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
       const bool ours = ::lstat(name.c_str(), &there) == 0 && there.st_ino == mine.st_ino &&
                         there.st_dev == mine.st_dev;
       if (ours && !foreign) return ::ftruncate(fd.get(), 0) == 0 ? std::move(fd) : Fd();
-      // of another user, left by a dead process
+      // A dead process of another user left the file.
       if (ours && ::unlink(name.c_str()) != 0) return Fd();
     } else if (errno != EWOULDBLOCK) {
       return Fd();
@@ -129,13 +129,13 @@ Result<void> write(const std::string& path, const Key& key, bool begins, const F
   struct stat there {};
   if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
     return failed("it is no regular file");
-  // not *.prom: a collector must not take it for a metrics file
+  // The name does not match *.prom: the collector must not read it.
   const std::string name = path + ".tmp";
   const Fd draft = open_draft(name);
   if (!draft && errno == ETIMEDOUT) return failed("others keep its .tmp locked");
   if (!draft) return failed(::strerrordesc_np(errno));
   const Fd before(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
-  // its counters must not restart
+  // The counters of the file must not restart.
   if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));
   const Deadline until = later(Clock::now(), draft_patience);
   const auto old = before ? read_text(before.get(), {.longest = 1U << 20U, .until = until}) : "";
@@ -160,7 +160,7 @@ void Metrics::job_runs() {
     }).detach();
     written_ = std::move(written);
   } catch (const std::system_error&) {
-    return;  // no thread is available: the file says it at the end
+    return;  // no thread is available: write_end() writes the file
   }
 }
 

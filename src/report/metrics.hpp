@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --metrics-file: figures about the runs of one key in the text format of Prometheus, for the
-// textfile collector of node_exporter.
+// --metrics-file: figures about the runs of one key in the text format of Prometheus, for the textfile
+// collector of node_exporter. The Supervisor calls it on the main thread.
 #pragma once
 #include <future>
 #include "core/error.hpp"
@@ -9,18 +9,18 @@
 
 namespace dlock::run {
 
-// Replaces the file by a rename, so that no reader sees half of it, and a full disk keeps the old
-// one. Counters continue from the values in the file for this key. A concurrent call waits its
-// turn, at most a quarter of a second.
+// Replaces the file by a rename: no reader sees half a file, and a full disk leaves the old file.
+// Counters continue from the values in the file for this key. A concurrent writer waits its turn for
+// a quarter of a second at most.
 class Metrics {
  public:
   explicit Metrics(const Plan& plan) : plan_(plan) {}
   ~Metrics() = delete;  // its thread may hang on the disk
   void granted(Deadline now) noexcept { granted_at_ = now; }
-  // At once: the disk is a thread's of its own. A failure is left to write_end() to report.
+  // Returns at once: a thread of its own writes to the disk. write_end() reports a failure.
   void job_runs();
   void run_ended(Deadline now) noexcept { ended_at_ = now; }
-  // Errc::cannot_create: nothing was changed.
+  // Errc::cannot_create: the file is unchanged.
   Result<void> write_end(const Outcome&);
 
  private:

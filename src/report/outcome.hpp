@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// How dlock ends. Policy decides it, --status and --metrics-file show it, finish() carries it out.
 #pragma once
 #include <cstdint>
 
 namespace dlock::run {
 
-// How dlock ends: with an exit status, or by the signal that ended the command.
+// An exit status, or the signal that ended the command; and why.
 struct Outcome {
   enum class How : std::uint8_t {
     command,
@@ -24,14 +25,14 @@ struct Outcome {
   int value = 0;
   How how = How::command;
 
-  // Of a job: its end was seen.
+  // Whether dlock saw the end of the job.
   bool job_ended() const noexcept { return how <= How::revoked; }
 };
 
 const char* result_name(Outcome::How) noexcept;  // for the exit event
 
-// Ends this process as `outcome` says. A signal is raised with its default disposition and without
-// a core of our own.
+// Ends this process as `outcome` says. It raises a signal with the default disposition, and without a
+// core dump of dlock.
 [[noreturn]] void finish(Outcome);
 
 }  // namespace dlock::run

@@ -115,12 +115,12 @@ std::string Output::held_line(const std::optional<HolderView>& holder,
     return why.empty() ? fmt::format("{} is not free", key())
                        : fmt::format("{}: {}", key(), printable(why));
   const Identity& who = holder->who;
-  const bool nameless = who.host.empty();  // another program's
+  const bool nameless = who.host.empty();  // another program took the lock
   if (nameless && who.pid <= 0 && !why.empty()) return fmt::format("{}: {}", key(), printable(why));
   const std::string stranger =
       who.pid > 0 ? fmt::format("process {}, which is not dlock's", who.pid) : "another program";
   std::string line = fmt::format("{} is held by {}", key(), nameless ? stranger : who.text());
-  // of a lease only the time of its request is known
+  // For a lease only the time of its request is known.
   const Duration age = holder->held.value_or(Duration(wall_micros() - who.since));
   if ((holder->held || who.since > 0) && age >= Duration{}) line += " for " + format_duration(age);
   if (!who.reason.empty()) line += fmt::format(": {}", printable(who.reason));

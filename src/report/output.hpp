@@ -14,39 +14,40 @@
 
 namespace dlock::run {
 
-// For a reader of stderr or --status that does not read.
+// How long dlock waits at its end for a stalled reader of stderr or --status.
 inline constexpr Duration exit_flush_time = std::chrono::seconds{2};
 
-// The output about one acquisition: messages on stderr, one JSON object per line for --status,
-// and the history for --trace. Any thread may call; nothing here waits for a reader.
+// The output about one acquisition: messages on stderr, one JSON object per line for --status, and the
+// history for --trace. Any thread may call it. Only flush() waits for a reader, with a bound; a line
+// that does not fit is dropped.
 class Output {
  public:
   explicit Output(const Plan&);
   ~Output() = delete;   // its writer lives as long as the process
-  Result<void> open();  // the files; Errc::cannot_create
+  Result<void> open();  // opens the files; Errc::cannot_create
 
-  // {"event":name,"t":seconds of CLOCK_BOOTTIME,...} to the status outputs. With -v the milestones
-  // are said in those words, with -vv the other events as they are.
+  // Writes {"event":name,"t":seconds of CLOCK_BOOTTIME,...} to the status outputs. With -v it also
+  // prints `milestone`; with -vv it prints events without a milestone by their names.
   void status(const char* name, Fields = {}, const std::string& milestone = {});
-  std::string age() const;  // since dlock was started
+  std::string age() const;  // the time since dlock started
 
-  // One line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. `invoke`, then
-  // exactly one of ok, fail and info (unknown); of an acquire that waits, `queued` before that,
-  // once the store has answered that the attempt waits. Not exclusive: with mode and limit. The
-  // owner is that of the last attempt or grant.
+  // Writes one line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. `invoke` comes
+  // first, then exactly one of ok, fail and info (unknown). If an acquire waits, `queued` comes
+  // between, once the store has replied that the attempt waits. Modes other than exclusive add mode
+  // and limit. The owner is the owner of the last attempt or grant.
   void trace(const char* ev, const char* f, Fields = {});
   void trace_attempt(const Owner&);  // an acquisition begins
   void trace_granted(const Lease&);
 
-  // `dlock: ` + line on stderr. inform, warn: not with -q; error: always.
+  // Print "dlock: LINE" on stderr. -q suppresses inform() and warn().
   void inform(std::string_view line);
   void warn(std::string_view line);
   void error(std::string_view line);
-  // An error, which gets out, before anything begins.
+  // Prints an error before anything began, waits until it is written, and returns how to end.
   Outcome give_up(const Error&);
   void raw(std::string text);  // to stderr, unchanged: the waiting line on a terminal
 
-  std::string key() const;  // for a message
+  std::string key() const;  // the key, safe to print
 
   // "nightly is held by db3:41223 (backup) for 31m", or another reason to wait
   std::string held_line(const std::optional<HolderView>&, const std::string& why) const;
@@ -54,10 +55,10 @@ class Output {
   // for cron jobs that skip silently.
   std::string busy_line(const std::optional<HolderView>&, const std::string& why) const;
 
-  // The same for a queue that is too long; empty as above.
+  // The same for a queue that is too long; empty in the same cases.
   std::string crowded_line(const Waiting&) const;
 
-  // "nightly was started 3m ago (--once-per hour)"; empty as above.
+  // "nightly was started 3m ago (--once-per hour)"; empty in the same cases.
   std::string started_line(Duration ago) const;
   // The same for a start in the future. corrected: the record was set to now.
   enum class Record { as_it_was, corrected };
@@ -74,7 +75,7 @@ class Output {
   const Deadline began_ = Clock::now();
   Writer& writer_;
   Fd status_file_, trace_file_;
-  std::atomic<std::uint32_t> owner_ = 0;  // the first bytes of the id: a mark, not the secret
+  std::atomic<std::uint32_t> owner_ = 0;  // the first bytes of the id, which are not secret
 };
 
 }  // namespace dlock::run

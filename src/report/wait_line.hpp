@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user sees of a wait: nothing for 500 ms, then one line. On a terminal that line is redrawn
-// each second; elsewhere it comes again at 1 min, 10 min and 1 h only.
+// What a user sees of a wait: nothing for 500 ms, then one line. On a terminal it is redrawn each
+// second; elsewhere it is repeated only after 1 min, 10 min and 1 h. One thread uses it.
 #pragma once
 #include <functional>
 #include <string>
@@ -18,13 +18,13 @@ struct WaitText {
   std::string until{}, position{};  // "up to 1h", "(position 2)"; may be empty
 
   std::string whole() const;
-  // In less than `width` columns, or it would wrap and could not be redrawn. It loses words alone:
-  // what the user knows by himself, then the position, then the last words of WHY.
+  // Returns the text in fewer than `width` columns: a line that wraps could not be redrawn. It drops
+  // whole words: first what the user knows anyway, then the position, then the last words of WHY.
   std::string fitted(std::size_t width) const;
 };
 
-// In at most `longest` bytes, which is never fewer columns: of a longer text the first words and
-// "...". Only a first word that is too long is cut, between two characters.
+// Shortens a text to `longest` bytes (a text never has more columns than bytes): the first words and
+// "...". It cuts only a first word that is too long, between two characters.
 std::string shortened(std::string_view text, std::size_t longest);
 
 class WaitLine {
@@ -38,7 +38,7 @@ class WaitLine {
   WaitLine& operator=(const WaitLine&) = delete;
 
   bool due(Deadline now) const noexcept { return now >= next_; }
-  void mark_shown(Deadline now);  // when it was due
+  void mark_shown(Deadline now);  // sets when it is due again
   void show(const WaitText&);
   void clear();  // before other output
   bool redrawn() const noexcept { return redrawn_; }
