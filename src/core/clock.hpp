@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time. Every decision uses CLOCK_BOOTTIME: it counts the time a machine spends suspended, while a
-// lease on a server runs on. std::chrono::steady_clock (CLOCK_MONOTONIC) stands still in suspend
-// and is never used.
+// Time. Every decision uses CLOCK_BOOTTIME, which also counts the time that a machine spends suspended,
+// because a lease on a server goes on meanwhile. dlock never uses std::chrono::steady_clock
+// (CLOCK_MONOTONIC), which stands still during a suspend. Any thread may call these functions.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -25,12 +25,12 @@ struct Clock {
   }
 };
 
-// An instant of this boot after which something must not be relied on any more.
+// A time of this boot after which dlock must not rely on something any more.
 using Deadline = Clock::time_point;
 inline constexpr Deadline no_deadline = Deadline::max();
 
-// `t + by` without overflow at either end: no_deadline stays no_deadline. A negative span leads
-// into the past: a time that is over already.
+// Returns `t + by` without overflow at either end; no_deadline stays no_deadline. A negative `by` gives
+// an earlier time.
 constexpr Deadline later(Deadline t, Duration by) noexcept {
   if (t == no_deadline) return t;
   constexpr auto longest = std::chrono::duration_cast<Duration>(Clock::duration::max());
@@ -40,26 +40,27 @@ constexpr Deadline later(Deadline t, Duration by) noexcept {
   return t > no_deadline - step ? no_deadline : t + step;
 }
 
-// The part of a lease of `ttl` lost to clocks that run at different rates and to rounding: 1 % + 2
-// ms, the figures of the Redlock specification. A lease requested at `sent` (before the request
-// left) is ours until lease_end(sent, ttl).
+// drift() returns which part of a ttl is lost because clocks run at different rates and values are
+// rounded: 1 % + 2 ms, the figures of the Redlock specification. lease_end() returns the end of a
+// lease that was requested at `sent`, a time read before the request left. All ends of leases come
+// from here.
 constexpr Duration drift(Duration ttl) noexcept { return ttl / 100 + std::chrono::milliseconds{2}; }
 constexpr Deadline lease_end(Deadline sent, Duration ttl) noexcept {
   return later(sent, ttl - drift(ttl));
 }
 
-// A shorter lease needs ?short_ttl=yes: one lost packet is sent again after a second.
+// A shorter lease needs ?short_ttl=yes, because TCP may repeat a lost packet only after a second.
 inline constexpr Duration shortest_ttl = std::chrono::seconds{2};
 
-// How long one exchange with the store may take, unless --op-timeout says so, under a lease of
-// which `proven` is known to be ours (or, where nothing is held, beside a ttl): so that a failed
-// renewal can be repeated in time.
+// Returns the default of --op-timeout, the longest time of one exchange with the store: short enough
+// to repeat a failed renewal in time. `proven`: for how long of the ttl dlock can prove that it holds
+// the lock; where nothing is held, the ttl.
 constexpr Duration usual_op_timeout(Duration proven) noexcept {
   return std::min<Duration>(std::chrono::seconds{5}, proven / 6);
 }
 
-// Wall clock, for display and for the floor of a fencing token; never compared with another
-// machine's.
+// Returns the wall clock, for display and for the least fencing token. dlock never compares it with the
+// clock of another machine.
 inline std::int64_t wall_micros() noexcept {
   timespec t{};
   ::clock_gettime(CLOCK_REALTIME, &t);

@@ -15,7 +15,7 @@ struct Unit {
   std::string_view name;
   std::int64_t micros;
 };
-// "ms" before "m": the first match is taken.
+// The first match counts, so "ms" comes before "m".
 constexpr std::array<Unit, 7> units{{{"us", 1},
                                      {"ms", millisecond},
                                      {"s", second},
@@ -32,8 +32,8 @@ std::string_view take_digits(std::string_view& text) noexcept {
   return digits;
 }
 
-// whole.fraction * unit in microseconds, in integers. More than `longest` gives some number above
-// it.
+// Returns whole.fraction * unit in microseconds, computed in integers. If that is more than `longest`
+// the result is any number above it.
 std::int64_t times(std::string_view whole, std::string_view fraction, std::int64_t unit) noexcept {
   std::int64_t count = 0;
   for (const char c : whole) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures. Expected outcomes (busy, lost, not held) are values of their own and never an Error.
+// Failures. Expected outcomes (busy, lost, not held) are values of their own, never an Error.
 #pragma once
 #include <string>
 #include <tl/expected.hpp>

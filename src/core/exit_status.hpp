@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How dlock ends: the only table of exit statuses.
+// The exit statuses of dlock, in the only table of them.
 #pragma once
 #include <span>
 #include <string_view>
@@ -30,7 +30,7 @@ struct ExitStatus {
   std::string_view name, meaning;  // the name is for programs, the meaning for --help
 };
 
-std::span<const ExitStatus> exit_statuses() noexcept;  // by code
+std::span<const ExitStatus> exit_statuses() noexcept;  // in the order of their codes
 Status exit_status(Errc) noexcept;
 
 }  // namespace dlock

@@ -26,7 +26,7 @@ std::int64_t positive(std::string_view text) {
   return std::max<std::int64_t>(parse_number<std::int64_t>(text).value_or(0), 0);
 }
 
-// `pid.name pid.name`, names percent-encoded.
+// The format is `pid.name pid.name`, with percent-encoded names.
 std::string encoded(const std::vector<ProgramEnded::Process>& processes) {
   std::string out;
   for (const auto& p : processes)
@@ -169,7 +169,7 @@ Identity Identity::decode(std::string_view text) {
       const auto at = parse_number<std::int64_t>(next_part(rest, '.'));
       if (const auto end = RunEnd::parse(rest); at && *at > 0 && end)
         who.ended = ProgramEnded{*at, *end, {}};
-    } else if (name == "left" && who.ended) {  // `ended` stands before it
+    } else if (name == "left" && who.ended) {  // `ended` comes before it
       who.ended->left = processes_in(*value);
     }
   }

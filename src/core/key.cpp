@@ -13,9 +13,9 @@ constexpr std::size_t longest_key = 200;
 constexpr std::size_t longest_store_name = 200;
 constexpr std::size_t kept_of_long_name = 120;
 constexpr std::size_t hash_digits = 40;
-constexpr std::string_view shortened_mark = "%~";  // no escape, so no encoded key can contain it
+constexpr std::string_view shortened_mark = "%~";  // not an escape, so no encoded key contains it
 
-// Empty: no error.
+// Returns which rule the text breaks; empty: none.
 std::string what_is_wrong(std::string_view text) {
   if (text.empty()) return "is empty";
   if (text.size() > longest_key) return fmt::format("is {} bytes long", text.size());
@@ -47,7 +47,8 @@ std::string sha256_hex(std::string_view bytes) {
 std::string store_name(const Key& key) {
   const std::string& text = key.text();
   std::string name = percent_encode(text);
-  if (text.front() == '.') name.replace(0, 1, "%2E");  // neither hidden, nor "." or ".."
+  if (text.front() == '.')
+    name.replace(0, 1, "%2E");  // a file name must not be hidden, "." or ".."
   if (name.size() <= longest_store_name) return name;
   std::size_t cut = kept_of_long_name;
   if (name[cut - 1] == '%') {
@@ -66,7 +67,7 @@ Result<Key> key_from_store_name(std::string_view name) {
   const auto text = percent_decode(name);  // "%~" is not an escape, so a shortened name ends here
   if (!text) return foreign();
   auto key = Key::parse(*text);
-  // one key has one name: any other name is foreign
+  // Each key has exactly one name: any other name is foreign.
   if (!key || store_name(*key) != name) return foreign();
   return key;
 }

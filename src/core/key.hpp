@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The name of a lock, and its name inside a store. Values and pure functions.
 #pragma once
 #include <compare>
 #include <string>
@@ -10,7 +11,7 @@ namespace dlock {
 // The name of a lock: 1 to 200 bytes of valid UTF-8 without control characters (C0, DEL, C1).
 class Key {
  public:
-  // Errc::usage; the message names --key, the value (escaped) and the rule
+  // Errc::usage: the message names --key, the escaped value and the rule.
   static Result<Key> parse(std::string_view text);
   const std::string& text() const noexcept { return text_; }
   auto operator<=>(const Key&) const = default;
@@ -20,16 +21,16 @@ class Key {
   std::string text_;
 };
 
-// The name of `key` in a store, for dlock's own recipes: every byte outside [A-Za-z0-9._-] and a
-// leading dot become %XX (upper-case hex); a result over 200 bytes becomes its first 120 bytes (cut
-// before a %XX, never inside one) + "%~" + the first 40 hex digits of the key's SHA-256. Unique per
-// key, safe as a file name.
+// Returns the name of `key` in a store, for dlock's own recipes. It is unique per key and safe as a file
+// name. Every byte outside [A-Za-z0-9._-] and a leading dot become %XX (upper-case hex). A result of
+// more than 200 bytes becomes its first 120 bytes (never cut inside a %XX) + "%~" + the first 40 hex
+// digits of the key's SHA-256.
 std::string store_name(const Key& key);
 
 std::string sha256_hex(std::string_view bytes);  // 64 lower-case digits (FIPS 180-4)
 
-// The inverse if there is one: nothing for a shortened or foreign name (the record has the full
-// key).
+// The inverse of store_name(). Errc::usage: a shortened name, whose full key is in its record, or the
+// name of another program.
 Result<Key> key_from_store_name(std::string_view name);
 
 }  // namespace dlock

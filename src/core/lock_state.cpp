@@ -6,10 +6,10 @@
 namespace dlock {
 namespace {
 
-// The contenders that hold, or would hold, at the same time.
+// The contenders that hold at the same time, or would.
 struct Tally {
   std::size_t count = 0;
-  // the smallest limit of earlier waiters that still wait: their place must stay free
+  // The smallest limit of earlier waiters that still wait: their place must stay free.
   std::size_t room = SIZE_MAX;
   bool exclusive = false;
 
@@ -21,7 +21,7 @@ struct Tally {
     ++count;
     exclusive |= mode == Mode::exclusive;
   }
-  // Whether the waiter may run; if so, it counts as a holder for those behind it.
+  // Returns whether the waiter may run. If so, it counts as a holder for the waiters behind it.
   bool let_in(const LockState::Waiter& w) noexcept {
     if (!admits(w.mode, w.limit)) return false;
     add(w.mode);
@@ -37,9 +37,9 @@ Tally inside(const LockState& s) noexcept {
   return t;
 }
 
-// First come, first served without needless waiting: the waiter at `rank` may run if all ahead of
-// it could hold at the same time, in any order, and leave room for it. So readers pass together,
-// but never an earlier writer.
+// Serves first the waiter that came first, but lets nobody wait needlessly: the waiter at `rank` may
+// run if all waiters ahead of it could hold at the same time, in any order, and leave room for it. So
+// readers run together, but never overtake an earlier writer.
 bool may_run(const LockState& s, std::size_t rank, Mode mode, unsigned limit) noexcept {
   Tally t = inside(s);
   for (std::size_t i = 0; i < rank; ++i)
@@ -89,7 +89,7 @@ LockState::Answer LockState::acquire(const Acquisition& wanted, Micros now) {
     waiters.push_back(
         {wanted.owner, wanted.mode, wanted.limit, next_ticket++, never, false, wanted.meta});
   waiters[rank].live_until = after(now, wanted.patience);
-  waiters[rank].invited = false;  // it asked and could not run: the next release invites it again
+  waiters[rank].invited = false;  // it claimed its turn and could not run: invite it again later
   return Waiting{rank, free_at()};
 }
 
@@ -152,8 +152,8 @@ std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
   return tickets;
 }
 
-// The end of a holder, of a waiter that may run and does not, and of the first that may not: those
-// behind wait for it.
+// Considers the end of each holder, of each waiter that may run and does not, and of the first waiter
+// that may not run: the waiters behind it depend on it.
 Micros LockState::free_at() const noexcept {
   Micros at = never;
   for (const Holder& h : holders) at = std::min(at, h.free_at());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only decision code of dlock: which owners hold a key, which wait, which may run next. A pure
-// value without clock, files or processes.
+// Decides which owners hold a key, which wait, and which may run next. It is a pure value without a
+// clock, files or processes.
 //
-// A store keeps the value in one place under mutual exclusion, supplies `now` in microseconds of
-// its own clock and proof of death (`vanish`), and wakes the waiters that `invite` returns. A clock
-// that is set back prolongs leases, and may bring one back that was in its lock-delay; it never
-// lets two conflicting owners hold. The Lua of redis/fair is the same procedure; a model test
-// compares the two.
+// A store keeps the value in one place under mutual exclusion. It supplies `now` in microseconds of its
+// own clock and the proof that a contender is dead (`vanish`), and it wakes the waiters that `invite`
+// returns. If that clock is set back, leases last longer, and a lease in its lock-delay may come back;
+// two conflicting owners never hold. The Lua of redis/fair is the same procedure; a model test compares
+// the two.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -28,15 +28,15 @@ struct LockState {
   struct Acquisition {
     Owner owner;
     Mode mode = Mode::exclusive;
-    unsigned limit = UINT_MAX;  // permit: at most so many holders, including this one
+    unsigned limit = UINT_MAX;  // permit: the greatest number of holders, including this one
     Micros ttl = never;         // never: attached; ends only by release, vanish or force_release
     Micros delay = 0;           // lock-delay
-    Micros patience = never;    // a waiter that is silent for this long is dropped
-    // the token is at least this: taken from a clock, it survives a lost state
+    Micros patience = never;    // a waiter that sends nothing for this long is dropped
+    // The token is at least this. A clock supplies it, so that tokens rise even after a lost state.
     FencingToken token_floor = 0;
     bool wait = true;
     std::string meta;  // Identity::encode(); not read here
-    // The state may have been forgotten: no grant, only a place. (Nobody is invited then.)
+    // The store may have forgotten its state: it queues the owner, but grants and invites nothing.
     bool queue_only = false;
   };
   struct Holder {
@@ -45,7 +45,7 @@ struct LockState {
     std::uint64_t ticket = 0;
     FencingToken token = 0;
     unsigned slot = 0;
-    Micros since = 0;     // granted, or renewed last
+    Micros since = 0;     // the grant, or the last renewal
     Micros deadline = 0;  // never: attached
     Micros delay = 0;
     std::string meta;
@@ -76,54 +76,54 @@ struct LockState {
   };
   using Answer = std::variant<Granted, Waiting, Busy>;
 
-  FencingToken fence = 0;         // newest token granted
-  std::uint64_t next_ticket = 1;  // order of arrival
-  std::vector<Holder> holders;    // in order of their grants
-  std::vector<Waiter> waiters;    // by ticket
+  FencingToken fence = 0;         // the newest token that was granted
+  std::uint64_t next_ticket = 1;  // tickets show the order of arrival
+  std::vector<Holder> holders;    // in the order of their grants
+  std::vector<Waiter> waiters;    // in the order of their tickets
   bool operator==(const LockState&) const = default;
 
-  // Grants, queues or refuses. May be repeated: a holder gets its own token again, a waiter keeps
-  // its place. An owner repeats the same request. Throws std::overflow_error when no greater token
-  // exists: the record is damaged.
+  // Grants, queues or refuses. An owner may repeat the same request: a holder gets its own token again,
+  // a waiter keeps its place. Throws std::overflow_error if no greater token exists: the record is
+  // damaged.
   Answer acquire(const Acquisition&, Micros now);
 
-  // The token of the lease that now ends at now + ttl (ttl never: attached), or nothing: lost.
-  // Never revives an ended one.
+  // Makes the lease end at now + ttl (ttl never: attached) and returns its token. nullopt: the lease is
+  // lost. Never revives a lease that has ended.
   std::optional<FencingToken> renew(const Owner&, Micros ttl, Micros now);
 
-  // Adds it to what people see of this holder: Lease::ended.
+  // Shows Lease::ended to people who inspect this holder.
   void note_end(const Owner&, std::string_view ended);
 
-  // True if it was held. A clean release starts no lock-delay.
+  // Removes the holder, without lock-delay. True: the owner was a holder.
   bool release(const Owner&, Micros now);
 
-  // True if it waited.
+  // Removes the waiter. True: the owner was a waiter.
   bool cancel(const Owner&);
 
   // For operators: removes the holder with this token (0: every holder), without lock-delay. The
   // fence stays, so old tokens stay stale. Returns how many were removed.
   std::size_t force_release(FencingToken);
 
-  // The store has proof that the contender with this ticket is dead. A holder's lock-delay runs
-  // from now.
+  // Removes the contender with this ticket: the store has proof that it is dead. A holder's lock-delay
+  // begins now.
   bool vanish(std::uint64_t ticket, Micros now);
 
-  // Drops what has expired. Every other member that takes `now` does this first.
+  // Removes what has expired. Every other member that takes `now` calls it first.
   void expire(Micros now);
 
-  // The waiters that may run now and have not been invited yet, oldest first: the caller wakes
-  // exactly these tickets. A waiter that does not claim its turn within `claim` loses its place, or
-  // one stopped waiter would block all behind it.
+  // Returns the tickets of the waiters that may run now and have not been invited yet, oldest first.
+  // The caller wakes exactly these. A waiter that does not claim its turn within `claim` loses its
+  // place; otherwise one stopped waiter would block all behind it.
   std::vector<std::uint64_t> invite(Micros now, Micros claim);
 
-  // when time alone may change who can run
+  // Returns when time alone may change who can run.
   Micros free_at() const noexcept;
-  Micros oldest_invitation_ends() const noexcept;  // never: none is open
-  // holding in force, not merely in its lock-delay
+  Micros oldest_invitation_ends() const noexcept;  // never: no invitation is open
+  // Returns the holder if its lease is in force; nullptr also if only its lock-delay runs.
   const Holder* holder(const Owner&, Micros now) const noexcept;
   std::size_t rank_of(const Owner&) const noexcept;  // waiters.size(): not queued
 };
 
-bool is(const LockState::Holder&, const GrantId&) noexcept;  // whether the grant is this one
+bool is(const LockState::Holder&, const GrantId&) noexcept;  // whether the holder has this grant
 
 }  // namespace dlock

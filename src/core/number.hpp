@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers in untrusted text: without spaces, plus signs, locales; a minus sign only if T is signed.
+// Parses numbers in untrusted text: it accepts no spaces, no plus sign and no locale, and a minus sign
+// only if T is signed. Pure functions.
 #pragma once
 #include <charconv>
 #include <optional>
@@ -8,8 +9,8 @@
 
 namespace dlock {
 
-// Takes the number at the beginning of `rest`. nullopt: there is none, or it does not fit into T;
-// then nothing is taken.
+// Removes the number at the beginning of `rest` and returns it. nullopt: there is no number, or it does
+// not fit into T; then `rest` is unchanged.
 template <class T>
 std::optional<T> leading_number(std::string_view& rest, int base = 10) noexcept {
   T value{};
@@ -22,7 +23,8 @@ std::optional<T> leading_number(std::string_view& rest, int base = 10) noexcept 
   return value;
 }
 
-// The number that all of `text` is, or nullopt. A fraction without an exponent for a floating T.
+// Parses all of `text` as one number, or returns nullopt. A floating T may have a fraction, but no
+// exponent.
 template <class T>
 std::optional<T> parse_number(std::string_view text, int base = 10) noexcept {
   const auto value = leading_number<T>(text, base);

@@ -17,7 +17,7 @@ Owner Owner::random() {
   std::size_t have = 0;
   while (have < owner.bytes.size()) {
     const ssize_t n = ::getrandom(owner.bytes.data() + have, owner.bytes.size() - have, 0);
-    // without random numbers two holders could have the same id
+    // Without random numbers two holders could have the same id.
     if (n < 0 && errno != EINTR) {
       ::perror("dlock: getrandom");
       std::abort();

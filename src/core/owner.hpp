@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The id of a holder or waiter. A value; any thread.
 #pragma once
 #include <array>
 #include <compare>
@@ -9,13 +10,12 @@
 
 namespace dlock {
 
-// A holder or waiter: 128 random bits, new for each attempt to acquire (lease.hpp, Request). It
-// recognises the lost reply of a repeated request, and it is a secret: a process that knows it can
-// renew and release. By value, no allocation.
+// 128 random bits, new for each attempt to acquire (Request in lease.hpp). By it a store recognises a
+// repeated request whose reply was lost. It is a secret: a process that knows it can renew and release.
 struct Owner {
   std::array<std::uint8_t, 16> bytes{};
 
-  // from getrandom(2); aborts when the kernel has none
+  // Reads getrandom(2); aborts if the kernel has no random numbers.
   static Owner random();
   static std::optional<Owner> parse(std::string_view hex);  // exactly 32 lower-case hex digits
   std::string hex() const;

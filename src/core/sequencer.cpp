@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view sequencer_form = "v1:FAMILY.RECIPE:KEY:X|S|P:TOKEN";
 constexpr std::string_view handle_form = "h1:FAMILY.RECIPE:32 hex digits";
 
-// The text up to the next colon, which is removed too; after the last field nothing is left.
+// Removes the next field and its colon from the text, and returns the field.
 std::optional<std::string_view> next_field(std::optional<std::string_view>& rest) {
   if (!rest) return std::nullopt;
   const std::size_t colon = rest->find(':');
@@ -39,7 +39,7 @@ std::optional<Kind> parse_kind(std::string_view text) {
   return kind;
 }
 
-// <key>=<owner>[=<extra>], in the form that Handle::text() writes.
+// Parses <key>=<owner>[=<extra>], in exactly the form that Handle::text() writes.
 std::optional<Handle::Other> parse_other(std::string_view field) {
   const std::size_t end_of_key = field.find('=');
   if (end_of_key == field.npos) return std::nullopt;
@@ -87,7 +87,7 @@ Result<Sequencer> Sequencer::parse(std::string_view text) {
   if (!decoded) return bad("the key has a broken %XX");
   auto key = Key::parse(*decoded);
   if (!key) return bad("the key is 1 to 200 bytes of UTF-8 without control characters");
-  // one grant has one text
+  // Each grant has exactly one text.
   if (percent_encode(key->text()) != *name) return bad("the key is not encoded as dlock does");
   const auto parsed_mode = parse_mode(*mode);
   if (!parsed_mode) return bad("the mode is X, S or P");
@@ -123,7 +123,7 @@ std::string Handle::text() const {
 }
 
 Result<Handle> Handle::parse(std::string_view text) {
-  // Any input was meant as a secret: the message describes it and never quotes.
+  // The input may be a secret: the message describes it, and never quotes it.
   const auto bad = [&](std::string_view what) {
     return fail(Errc::usage, fmt::format("--handle: {}; allowed is what dlock acquire printed, {}",
                                          what, handle_form));

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What dlock prints and hands to jobs about a grant: the sequencer, which is public, and the handle,
+// which is secret. Values; parsing is the only thing that can fail.
 #pragma once
 #include <string>
 #include <string_view>
@@ -23,9 +25,9 @@ struct Sequencer {
 };
 
 // The output of `acquire`: a secret with which another process can renew and release the lease. One
-// handle covers all keys of one acquire: `h1:<family>.<recipe>:<owner, 32 hex>[:<extra>]`; extra is
-// what the recipe needs besides the owner (percent-encoded). A key that got another owner while it
-// was taken follows as `:<key>=<owner>[=<extra>]`.
+// handle covers all keys of one acquire: `h1:<family>.<recipe>:<owner, 32 hex>[:<extra>]`. The extra,
+// percent-encoded, is what the recipe needs beside the owner. A key with another owner follows as
+// `:<key>=<owner>[=<extra>]`.
 struct Handle {
   std::string family, recipe;
   Owner owner;
@@ -37,17 +39,17 @@ struct Handle {
   };
   std::vector<Other> others{};
 
-  // `all`: at least one, taken together; the first one gives owner and extra.
+  // `all`: at least one lease, all taken together. The first supplies owner and extra.
   static Handle of(std::string_view family, std::string_view recipe, const std::vector<Lease>& all);
-  // The data to renew, release and check `key`.
+  // Returns a Lease with which a Backend can renew, release and check `key`.
   Lease lease(const Key& key) const;
 
   std::string text() const;
-  // Errc::usage; the message never repeats the secret
+  // Errc::usage: the message never contains the secret.
   static Result<Handle> parse(std::string_view text);
 };
 
-// Decimal, 1 to 2^64-1, no sign, no leading zero. Errc::usage.
+// Parses a decimal number from 1 to 2^64-1 without a sign or a leading zero; else Errc::usage.
 Result<FencingToken> parse_token(std::string_view text);
 
 }  // namespace dlock

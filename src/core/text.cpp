@@ -63,7 +63,7 @@ Result<std::string> percent_decode(std::string_view text) {
     }
     const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
     const int low = high < 0 ? -1 : hex_value(text[i + 2]);
-    // The text itself may be a secret: the message gives only the position.
+    // The text may be a secret: the message names only the position.
     if (low < 0)
       return fail(Errc::usage,
                   fmt::format("the '%' at byte {} is not followed by two hex digits", i + 1));
@@ -98,7 +98,7 @@ std::string quoted(std::string_view bytes, std::size_t longest) {
     return (static_cast<unsigned char>(bytes[i]) & 0xc0U) == 0x80;
   };
   std::size_t end = longest;
-  while (end > 0 && longest - end < 3 && continues(end)) --end;  // not inside a character
+  while (end > 0 && longest - end < 3 && continues(end)) --end;  // do not cut inside a character
   return fmt::format("'{}'...", printable(bytes.substr(0, end)));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Characters and pieces of text, independent of the locale.
+// Characters and parts of text, independent of the locale. Pure functions.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -17,21 +17,22 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
-// Takes the text before the first of `stops`, which stays.
+// Removes the text before the first character of `stops` from `rest`, and returns it.
 inline std::string_view next_until(std::string_view& rest, std::string_view stops) noexcept {
   const std::string_view head = rest.substr(0, rest.find_first_of(stops));
   rest.remove_prefix(head.size());
   return head;
 }
 
-// Takes the text before the first `separator`, or all of it, and the separator.
+// Removes the text before the first `separator`, or all of it, and the separator; returns the text.
 inline std::string_view next_part(std::string_view& rest, char separator) noexcept {
   const std::string_view word = rest.substr(0, rest.find(separator));
   rest.remove_prefix(word.size() < rest.size() ? word.size() + 1 : rest.size());
   return word;
 }
 
-// Up to its end, a colon, a semicolon, a parenthesis or the end of the line.
+// Returns the text up to the end of the sentence, a colon, a semicolon, a parenthesis or the end of the
+// line.
 std::string_view first_sentence(std::string_view text) noexcept;
 
 struct Utf8 {
@@ -39,8 +40,8 @@ struct Utf8 {
   char32_t code;
 };
 
-// The character at the start of `bytes` (not empty), by RFC 3629: no overlong form, no surrogate,
-// at most U+10FFFF.
+// Decodes the character at the start of `bytes` (not empty) by RFC 3629: no overlong form, no
+// surrogate, at most U+10FFFF.
 constexpr Utf8 utf8_at(std::string_view bytes) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned char lead = byte(0);
@@ -59,17 +60,17 @@ constexpr Utf8 utf8_at(std::string_view bytes) noexcept {
 
 constexpr bool is_control(char32_t c) noexcept { return c < 0x20 || (c >= 0x7f && c <= 0x9f); }
 
-// %XX for every byte outside [A-Za-z0-9._-]; in sequencers, records and names in a store.
+// Writes %XX for every byte outside [A-Za-z0-9._-]: for sequencers, records and names in a store.
 std::string percent_encode(std::string_view bytes);
 // Errc::usage on a broken escape.
 Result<std::string> percent_decode(std::string_view text);
 
-// For messages: C0, DEL, C1, bidi controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069), line
-// separators and invalid UTF-8 become \xNN, so that untrusted text sends no control sequences to a
-// terminal.
+// Makes untrusted text safe for messages, so that it sends no control sequences to a terminal: C0, DEL,
+// C1, bidi controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069), line separators and invalid
+// UTF-8 become \xNN.
 std::string printable(std::string_view bytes);
-// printable() between single quotes, for messages about bad input; text longer than `longest` bytes
-// is truncated and ends in "...".
+// Returns printable() between single quotes, for messages about bad input. It truncates a text of more
+// than `longest` bytes, and then ends in "...".
 std::string quoted(std::string_view bytes, std::size_t longest = 60);
 
 }  // namespace dlock

@@ -38,15 +38,15 @@ constexpr std::string_view hidden = "***";
 
 bool is_secret_name(std::string_view name) {
   const std::string low = lower(name);
-  if (low.ends_with("file")) return false;  // a path says where the secret is, not what it is
+  if (low.ends_with("file")) return false;  // the path of a secret is no secret
   constexpr std::array<std::string_view, 6> words{"pass",  "pwd",        "secret",
                                                   "token", "credential", "auth"};
   return std::any_of(words.begin(), words.end(),
                      [&](std::string_view word) { return low.find(word) != low.npos; });
 }
 
-// The hosts of a broken URL: from the first invalid port on it may be `user:password` without its
-// '@'.
+// Redacts the hosts of a broken URL: after the first invalid port there may be a `user:password` without
+// its '@'.
 std::string redact_hosts(std::string_view hosts) {
   std::string out;
   while (!hosts.empty()) {
@@ -67,15 +67,15 @@ std::string redact_hosts(std::string_view hosts) {
   return out;
 }
 
-// As percent_encode, but characters allowed in that part of a URL stay readable.
+// Like percent_encode, but characters that are allowed in that part of a URL stay readable.
 std::string encoded(std::string_view text, std::string_view stay) {
   std::string out;
   for (const char c : text) stay.find(c) != stay.npos ? out += c : out += percent_encode({&c, 1});
   return out;
 }
 
-// A URL that may be broken anywhere, for messages: everything that could be a password is removed,
-// and rather too much.
+// Redacts a URL that may be broken anywhere, for messages: it removes everything that could be a
+// password, rather too much than too little.
 std::string redact_broken(std::string_view text) {
   const std::size_t slashes = text.find("//");
   const bool authority = slashes != text.npos;
@@ -144,7 +144,7 @@ class Parser {
     return fail(Errc::usage, fmt::format("backend URL {}: {}",
                                          quoted(redact_broken(text_), longest_shown), what));
   }
-  // Only the first error is reported.
+  // Reports only the first error.
   void wrong(std::string what) {
     if (wrong_.empty()) wrong_ = std::move(what);
   }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// URLs of stores: parsing and display, without any knowledge of stores. store/factory.hpp decides what
+// an item may be. Values and pure functions.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,26 +16,27 @@ namespace dlock {
 // `scheme://[user[:password]@]host[:port][,host[:port]...][/path][?name=value&...]`.
 struct Url {
   struct Host {
-    // without the brackets of an IPv6 literal; `%2Fdir` is a directory, decoded
+    // Without the brackets of an IPv6 literal. `%2Fdir` is the path of a directory; here decoded.
     std::string name;
     std::optional<std::uint16_t> port;
   };
   std::string scheme;          // lower case
   std::string user, password;  // decoded
   std::vector<Host> hosts;     // `scheme://user@/path` has none
-  // decoded, with its leading slash if it had one; never from a bare `scheme:`
+  // Decoded, with its leading slash if it had one; empty for a bare `scheme:`.
   std::string path;
   std::vector<std::pair<std::string, std::string>> items;  // decoded, in order
 
-  // Errc::usage; the message shows the redacted URL and the error. A repeated name, an empty host,
-  // a port outside 1-65535, a fragment, a control character or a broken %XX are refused.
+  // Errc::usage: the message shows the redacted URL and the error. It refuses a repeated name, an empty
+  // host, a port outside 1-65535, a fragment, a control character and a broken %XX.
   static Result<Url> parse(std::string_view text);
 
   std::optional<std::string_view> item(std::string_view name) const;
-  std::string redacted() const;  // with `***` for the password, and for items that look like one
+  std::string redacted()
+      const;  // with `***` for passwords, and for items that look like a password
 };
 
-// A host name, or an address without brackets: whether it has the characters of one.
+// Returns whether the text has only characters of a host name or of an address without brackets.
 bool is_host(std::string_view) noexcept;
 
 }  // namespace dlock
