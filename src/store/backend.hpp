@@ -99,7 +99,7 @@ struct StartChange {
 };
 enum class Noted { yes, other_start, not_held };
 
-// One fact about a store, by which `--doctor` decides whether it is fit for locks.
+// One fact about a store. `--doctor` decides by these whether the store is fit for locks.
 struct Finding {
   enum class Level { good, warning, bad, unknown } level;
   std::string what;    // "maxmemory-policy"

@@ -4,13 +4,13 @@
 
 namespace dlock {
 
-// ps(1) and pkill(1) -f read the process title from the memory of the original arguments.
+// The title of a process: ps(1) and pkill(1) -f read it from the memory of the original arguments.
 //
-// Called first in main(). The arguments must be those from the kernel, contiguous in memory.
+// main() calls this first, with the arguments as the kernel placed them, contiguous in memory.
 void remember_arguments(int argc, char** argv) noexcept;
 
-// Overwrites the arguments: copy those still needed before. Truncated to their length. Does nothing
-// if they were not remembered.
+// Overwrites the arguments with the title, truncated to their length. Before, copy the arguments that
+// you still need. Does nothing if remember_arguments() was not called.
 void set_process_title(std::string_view title) noexcept;
 
 }  // namespace dlock

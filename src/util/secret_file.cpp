@@ -30,17 +30,17 @@ bool is_read_only(int fd) {
   return ::fstatvfs(fd, &fs) == 0 && (fs.f_flag & ST_RDONLY) != 0;
 }
 
-// Descriptors that this process was given: links of the kernel, which no text leads to.
+// The path names a descriptor of this process: a link of the kernel, whose target is no path.
 bool names_a_descriptor(std::string_view path) {
   return path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/") || path == "/dev/stdin";
 }
 
-// Follows a path link by link, and remembers the first place where others could have replaced it.
+// Follows a path link by link, and records the first place where others could have replaced it.
 class Walk {
  public:
   explicit Walk(std::string path) : rest_(std::move(path)) {}
 
-  // -1: errno says why
+  // -1: errno says why.
   Fd open() {
     if (names_a_descriptor(rest_)) return Fd{::open(rest_.c_str(), open_flags)};
     begin();
@@ -80,7 +80,7 @@ class Walk {
     at_ = Fd{::open(rest_.starts_with('/') ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
     judge(rest_.starts_with('/') ? "/" : ".");
   }
-  // The next name of the path, whose slashes go: of "a//b" it is "a" and leaves "b".
+  // Removes the next name and its slashes from the path: "a//b" gives "a" and leaves "b".
   std::string next() {
     rest_.erase(0, std::min(rest_.find_first_not_of('/'), rest_.size()));
     const std::string name = rest_.substr(0, rest_.find('/'));
@@ -114,7 +114,7 @@ class Walk {
   bool linked_ = false;
 };
 
-// Why the open file is not trusted; empty: it is.
+// Returns why the open file is not trusted; empty: it is trusted.
 std::string distrusted(const Walk& way, const struct stat& st, bool read_only) {
   if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
     return S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file";

@@ -5,7 +5,7 @@
 
 namespace dlock {
 
-// `text` as one word of sh; sh_word: of characters that are safe to print.
+// Returns `text` as one word for sh. sh_word() uses only characters that are safe to print.
 std::string shell_quoted(std::string_view text);
 std::string sh_word(std::string_view text);
 

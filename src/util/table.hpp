@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of cells as a table for people, and as CSV.
+// Formats rows of cells: as a table for people, and as CSV. Pure functions.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,11 +9,11 @@ namespace dlock {
 
 using Row = std::vector<std::string>;
 
-// In code points: wide characters make a ragged table, never a wrong one.
+// Counts code points: wide characters make a table ragged, but not wrong.
 std::size_t columns_of(std::string_view text);
 
-// Columns two spaces apart, as wide as their widest cell. `text`: the last cell of a row may be of
-// any length. `figures`: every column but the first ends at the right.
+// Makes columns as wide as their widest cell, two spaces apart. `text`: the last cell of a row may have
+// any length. `figures`: every column but the first is aligned to the right.
 enum class TableOf { text, figures };
 std::string aligned(const std::vector<Row>&, TableOf = TableOf::text);
 

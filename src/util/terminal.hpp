@@ -7,14 +7,14 @@
 
 namespace dlock {
 
-// True if the descriptor is our controlling terminal and another process group has it. Then the
-// input is for that group. poll(2) reports the input to us, too, but a read stops us or fails (EIO).
+// Returns true if the descriptor is our controlling terminal and another process group has it. Then
+// the input is for that group. poll(2) reports the input to us, too, but a read stops us or fails (EIO).
 inline bool in_the_background(int terminal) noexcept {
   const pid_t foreground = ::tcgetpgrp(terminal);  // none: it is no terminal of ours, or hung up
   return foreground >= 0 && foreground != ::getpgrp();
 }
 
-// Whether a line that was written there can be drawn again.
+// Returns whether a line on this descriptor can be redrawn.
 inline bool can_redraw(int fd) noexcept {
   const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
   return ::isatty(fd) != 0 && term && std::string_view(term) != "dumb";

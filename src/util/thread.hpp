@@ -6,8 +6,8 @@
 
 namespace dlock {
 
-// Begins with every signal blocked: none that the process handles may be delivered there.
-// std::system_error: there is no thread to be had.
+// Starts a thread with every signal blocked, so that no signal is delivered to it. Throws
+// std::system_error if no thread is available.
 template <class Body>
 std::thread thread_without_signals(Body body) {
   sigset_t all, before;

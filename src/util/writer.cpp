@@ -29,11 +29,11 @@ void Writer::write(int fd, std::string text) {
   changed_.notify_all();
 }
 
-// Writes what it can without blocking; the rest is dropped.
+// Writes what it can without blocking, and drops the rest.
 void Writer::write_at_once() {
   for (const Line& line : lines_) {
     pollfd p{line.fd, POLLOUT, 0};
-    const bool fits = line.text.size() <= PIPE_BUF;  // POLLOUT of a pipe: at least this much fits
+    const bool fits = line.text.size() <= PIPE_BUF;  // with POLLOUT a pipe takes at least this much
     if (!fits || ::poll(&p, 1, 0) <= 0 || ::write(line.fd, line.text.data(), line.text.size()) < 0)
       ++dropped_;
   }

@@ -11,10 +11,10 @@
 
 namespace dlock {
 
-// Writes to descriptors that may have no active reader (stderr, --status) or that may hang (a
-// file on a dead mount), on its own thread, so that no thread that must act on time waits for a
-// reader. Bounded: overflow is dropped and counted. The thread starts with the first line; do not
-// fork after that. Any thread may call.
+// Writes lines on a thread of its own, so that no thread that must act on time waits for a reader: the
+// reader of stderr or --status may be stalled, and a file on a dead mount may hang. It keeps at most a
+// megabyte; more is dropped and counted. The thread starts with the first line; do not fork after
+// that. Any thread may call it.
 class Writer {
  public:
   Writer() = default;
@@ -22,11 +22,11 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
   ~Writer() = delete;  // lives as long as the process: its thread may hang in a write
 
-  // Called on the writer's thread once for each descriptor whose reader is there and to which a line
-  // could not be written (a full disk), with errno. Set before the first line.
+  // The writer's thread calls it once per descriptor if a write fails although there is a reader (a full
+  // disk), with errno. Set it before the first line.
   std::function<void(int fd, int error)> on_failure;
 
-  // whole lines
+  // Takes whole lines.
   void write(int fd, std::string text);
   bool flush(Duration bound);  // true: everything is written
   std::uint64_t dropped();
@@ -45,7 +45,7 @@ class Writer {
   std::deque<Line> lines_;
   std::size_t bytes_ = 0;
   std::uint64_t dropped_ = 0;
-  std::set<int> failed_;  // on_failure was called; of the writer's thread alone
+  std::set<int> failed_;  // on_failure was called; only the writer's thread uses it
   bool started_ = false, busy_ = false;
 };
 
