@@ -44,9 +44,9 @@ struct Access {
   std::string_view in_clear{};  // a warning for users who log in without TLS; empty: none
 };
 
-// URL items (`?name=value`) that share one rule. To add an item to a store, add a row to the table of
-// its family (BackendFactory::items) and read the value in its options.cpp. A test compares the table
-// with the store's manual page.
+// URL items (`?name=value`) that share one rule. To add an item to a store, add a row to `items` in its
+// factory.hpp, and read the value in its options.cpp. Whatever judges or reads an item uses this row. A
+// test compares the rows with the store's manual page.
 struct UrlItem {
   enum Type { text, yes_no, number, duration, choice, identifier, host };
   std::string_view names;  // "tls_ca tls_cert tls_key"; `where.`: every `where.NAME`
