@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the clients of one measurement: what to do, when, and the counts.
+// What the clients of one measurement share: the task, its phases and the counts.
 #pragma once
 #include <sys/eventfd.h>
 #include <atomic>
@@ -24,7 +24,8 @@ class Arena {
   const Target& target;
   const Scenario scenario;
 
-  // One for each contended key; in scenarios without contention each client has its own.
+  // All clients of a contended key share one ledger; in scenarios without contention each client
+  // has its own.
   Ledger& ledger(unsigned client) { return *ledgers_[contended(scenario) ? 0 : client]; }
   // A client's number in its ledger.
   unsigned number(unsigned client) const noexcept { return contended(scenario) ? client : 0; }
@@ -33,25 +34,25 @@ class Arena {
   void enter(Phase);
   void wait_while_connecting() const { phase_.wait(Phase::connecting); }
   bool over() const noexcept { return phase() == Phase::over; }
-  // of measuring
+  // the start of measuring
   Deadline start() const noexcept {
     return Deadline{Nanoseconds{start_.load(std::memory_order_relaxed)}};
   }
-  // of warming
+  // the start of the warm-up
   Deadline begin() const noexcept {
     return Deadline{Nanoseconds{begin_.load(std::memory_order_relaxed)}};
   }
 
   int stop_fd() const noexcept { return stop_.get(); }    // readable once it is over
-  int event_fd() const noexcept { return event_.get(); }  // readable: look at all of the below
-  // False: --ops operations have begun. `counts`: this one is measured; with --ops those of the
-  // warm-up are not.
+  int event_fd() const noexcept { return event_.get(); }  // readable: look at everything below
+  // False: --ops operations have begun. `counts`: whether this operation is measured; with --ops
+  // the warm-up's are not.
   bool begin_op(bool& counts);
   bool ops_are_over() const noexcept {
     return plan.ops > 0 && ops_left_.load(std::memory_order_relaxed) <= 0;
   }
 
-  // What clients report.
+  // Reports of the clients.
   void report_ready();
   void report_left();        // no more from this client
   void report_fatal(Error);  // no client can continue
@@ -62,14 +63,14 @@ class Arena {
   void count_wait(Nanoseconds);
   void count_use(const Counters& from, const Counters& to);
 
-  // For the watching thread.
+  // Called by the watching thread.
   bool all_ready() const noexcept { return ready == plan.clients; }
   bool all_left() const noexcept { return left == plan.clients; }
   std::optional<Error> fatal_error() const;
   Ledger::Tally tally() const;
-  void add_to(Figures&, double seconds) const;  // when all have left
+  void add_to(Figures&, double seconds) const;  // call it when all clients have left
 
-  std::atomic<unsigned> ready{0}, left{0};  // clients
+  std::atomic<unsigned> ready{0}, left{0};  // numbers of clients
   std::atomic<bool> violated{false};
   std::atomic<std::uint64_t> grants{0}, errors{0};
 
@@ -83,7 +84,7 @@ class Arena {
   std::atomic<std::uint64_t> requests_{0}, wakeups_{0};
   std::array<Histogram, latencies> latency_;
   std::vector<std::uint64_t> per_client_;
-  // of the hand-offs; of the acquisitions where there are none
+  // hand-offs, or acquisitions in a scenario without hand-offs
   std::shared_ptr<Timeline> timeline_ = std::make_shared<Timeline>();
   mutable std::mutex mutex_;
   std::optional<Error> fatal_, first_error_;

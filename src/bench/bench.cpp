@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t stack_size = 1 << 20;  // of a client: hundreds of them are to fit
+constexpr std::size_t stack_size = 1 << 20;  // of a client's thread, so that hundreds fit
 constexpr unsigned bare_commands = 200;
 constexpr Duration to_connect = 30s;
 constexpr unsigned removal_tries = 3;
@@ -84,7 +84,8 @@ class Bench {
   std::vector<Nanoseconds> rtt_;
 };
 
-// Connects to the store, refuses one with keys below the prefix, and measures a bare command.
+// Connects to the store, refuses a store that has keys below the prefix, and measures a bare
+// command.
 Result<void> Bench::open_empty(const Target& t) {
   progress_.report(fmt::format("{} {}: connecting", t.backend, t.recipe));
   TRY(backend, t.open(plan_.settings));
@@ -178,7 +179,7 @@ Result<void> Bench::measure_all(Report& report) {
   for (unsigned round = 0; round < plan_.repeat; ++round)
     for (std::size_t s = 0; s < plan_.scenarios.size(); ++s)
       for (std::size_t i = 0; i < n; ++i) {
-        const std::size_t at = (i + round) % n;  // another one comes first each time
+        const std::size_t at = (i + round) % n;  // each round begins with another target
         Figures& f = report.runs[s * n + at];
         if (!f.skipped.empty()) continue;
         const Target& t = plan_.targets[at];
@@ -197,15 +198,15 @@ std::vector<Key> Bench::keys_of_run(const Target& t) const {
   return keys;
 }
 
-// Removes only keys that this run can have written, by name, even if other keys have appeared below
-// our prefix meanwhile.
+// Removes, by name, the keys that this run can have written. Other keys may have appeared below our
+// prefix meanwhile; they stay.
 Result<void> Bench::erase(const Target& t) const {
   TRY(backend, t.open(plan_.settings));
   for (const Key& key : keys_of_run(t)) TRY_VOID(backend->erase(key));
   return {};
 }
 
-// One of our keys that the store still has.
+// Returns one of our keys that the store still has.
 Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   TRY(backend, t.open(plan_.settings));
   TRY(views, list(*backend));
@@ -216,8 +217,8 @@ Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   return std::optional<std::string>{};
 }
 
-// When all targets are done, each is checked again: a request sent before its connection broke may
-// be carried out late, and its key is removed again. Returns what could not be removed.
+// Checks each target again when all are done: a request sent before its connection broke may be
+// carried out late, and its key must be removed again. Returns what could not be removed.
 std::vector<std::string> Bench::clean() {
   progress_.report("removing what was written");
   std::vector<std::string> failures;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line asks of bench/: everything is checked before a Plan exists.
+// The interface of bench/. The command line checks everything before it makes a Plan.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,13 +12,14 @@ namespace dlock::bench {
 
 // A backend and a recipe, under the prefix of this run.
 struct Target {
-  std::string backend;  // family: "redis"; with a number when it occurs with another URL: "redis#2"
+  // its family: "redis"; with a number if another URL has the same family: "redis#2"
+  std::string backend;
   std::string recipe;
-  // begins the keys of this target, so that two recipes of one store use different keys
+  // the prefix of this target's keys, so that two recipes of one store use different keys
   std::string tag;
   const Traits* traits = nullptr;
-  std::function<Duration(Duration ttl)> proven_of;  // null: all but drift
-  // this host, through the network stack
+  std::function<Duration(Duration ttl)> proven_of;  // null: the clock's drift alone counts
+  // on this host, through the network stack
   bool loopback = false;
   // may be called by several threads at once
   std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
@@ -32,16 +33,16 @@ struct Plan : Measurement {
   bool quiet = false;
 };
 
-// The warm-up before a measurement, which is not measured.
+// The length of the warm-up before a measurement. It is not measured.
 constexpr Duration warm_up(const Plan& p) noexcept {
   return std::min<Duration>(std::chrono::seconds{1}, p.duration / 5);
 }
 
-// Measures every scenario on every target, `repeat` times, alternating, so that changes of this
-// machine's speed affect all alike. Call it before any thread exists; it leaves none behind. An
-// Error: a prefix that is not empty (usage), a store that cannot be reached. Everything written to
-// the stores is removed in every case. A signal ends it early: Report::signal. The first violation
-// of exclusion ends it, too.
+// Measures every scenario on every target, `repeat` times. Targets take turns, so that a change of
+// this machine's speed affects all of them. Call it before any thread exists; no thread is left
+// when it returns. Everything written to the stores is removed in every case. A signal ends it
+// early (Report::signal), and so does the first violation of exclusion. An Error: the prefix is not
+// empty (usage), or a store cannot be reached.
 Result<Report> run(const Plan&);
 
 }  // namespace dlock::bench

@@ -65,7 +65,7 @@ bool BenchClient::open() {
     return false;
   }
   backend_ = std::move(*opened);
-  // connects
+  // this connects
   const auto reached =
       backend_->check(key_of(arena_.target, arena_.scenario, id_), FencingToken{1});
   if (reached || arena_.over()) return true;
@@ -86,9 +86,9 @@ Request BenchClient::request(unsigned lease) {
   return r;
 }
 
-// When the next acquisition should begin. With a rate that is a time of the schedule, kept or not:
-// the delay of an acquisition that could not begin in time counts as latency, or else a slow store
-// would get fewer requests just when it is slow (coordinated omission).
+// When the next acquisition should begin. With a rate, it is a time of the schedule, even if it has
+// passed: the delay counts as latency. Otherwise a slow store would get fewer requests just while
+// it is slow (coordinated omission).
 std::optional<Deadline> BenchClient::next_start() {
   if (arena_.plan.rate == 0) return Clock::now();
   const std::uint64_t n = requested_++ * arena_.plan.clients + id_;
@@ -100,7 +100,7 @@ std::optional<Deadline> BenchClient::next_start() {
   return arena_.over() ? std::nullopt : std::optional(due);
 }
 
-// nullopt: not granted; the place is cancelled.
+// nullopt: no grant; the client has left the queue.
 std::optional<Granted> BenchClient::acquire(const Request& r) {
   auto waiter = backend_->enqueue(r);
   if (!waiter) {
@@ -159,7 +159,7 @@ void BenchClient::take_and_release() {
     }
     if (hold > 0us) nap_until(later(at, hold));
     else if (contended(arena_.scenario))
-      ::sched_yield();  // lets another client run and check for overlaps, even on one processor
+      ::sched_yield();  // lets another client run and look for overlaps, even on one processor
     const Deadline ending = Clock::now();
     ledger_.ending(number_, ending);
     release(granted->lease);

@@ -21,7 +21,7 @@ Request request(const Plan& plan, const Target& target) {
   return r;
 }
 
-// The forked process. Writes "+TOKEN DEADLINE" or an error, then keeps the lease alive until it is
+// The forked process. It writes "+TOKEN DEADLINE" or an error, keeps the lease alive until it is
 // killed, and writes such a line for each renewal.
 [[noreturn]] void hold(const Plan& plan, const Target& target, int to) {
   const auto report = [to](const std::string& line) {
@@ -47,7 +47,7 @@ Request request(const Plan& plan, const Target& target) {
 // A child that dies with this object, and with this process.
 class Holder {
  public:
-  // A Ctrl-C stays blocked in it: that is for the parent, which kills the child.
+  // Blocks Ctrl-C in the child: the parent handles it, and kills the child.
   Holder(const Plan& plan, const Target& target) {
     int ends[2] = {-1, -1};
     if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK)) return;
@@ -64,7 +64,7 @@ class Holder {
   Holder(const Holder&) = delete;
   Holder& operator=(const Holder&) = delete;
 
-  // Its next line; empty: none in time, or a signal came.
+  // The child's next line; empty: none came in time, or a signal did.
   std::string line(Deadline until, int signal_fd) {
     for (;;) {
       if (const std::size_t end = said_.find('\n'); end != said_.npos) {
@@ -93,7 +93,7 @@ class Holder {
   pid_t pid_ = -1;
 };
 
-// The end of the lease that this line of a Holder reports.
+// The end of the lease in a line of a Holder.
 Deadline deadline_in(const std::string& line) {
   const std::size_t at = line.find(' ');
   return Deadline{Clock::duration{at == line.npos ? 0 : std::strtoll(&line[at], nullptr, 10)}};

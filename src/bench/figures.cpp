@@ -6,7 +6,7 @@
 namespace dlock::bench {
 namespace {
 
-// Three digits; a fraction only where there is room for one.
+// A number with three digits; it has a fraction only where three digits leave room.
 std::string three(double v) {
   return v < 9.995   ? fmt::format("{:.2f}", v)
          : v < 99.95 ? fmt::format("{:.1f}", v)

@@ -25,7 +25,7 @@ struct Quantile {
 inline constexpr std::array<Quantile, 5> quantiles{
     {{"p50", 50'000}, {"p90", 90'000}, {"p99", 99'000}, {"p999", 99'900}, {"max", 100'000}}};
 
-// The median; of an even number the mean of the middle two. 0 for none.
+// The median; of an even number of values the mean of the middle two; 0 without values.
 double median(std::vector<double> values) noexcept;
 
 struct Figures : Ledger::Tally {
@@ -57,23 +57,23 @@ struct Figures : Ledger::Tally {
   // renew: the number of leases that this many clients can keep alive
   std::optional<double> leases_kept() const noexcept;
   bool violated() const noexcept { return overlaps > 0 || inversions > 0; }
-  bool no_samples() const noexcept;  // measured, and nothing came of it
+  bool no_samples() const noexcept;  // measured, but without a sample
 };
 
 struct Report {
   std::int64_t began = 0;  // microseconds since 1970
   Host host;
   std::vector<Figures> runs;  // by scenario, then by target, in the order asked for
-  // each backend with the versions of its servers, where they say it
+  // each backend with the versions of its servers, as far as they report them
   std::vector<std::string> servers;
   std::vector<std::string> notes;
   std::vector<std::string> left;  // what could not be removed
   int signal = 0;                 // ended early by it
   bool violated() const noexcept;
-  bool without_samples() const noexcept;  // a run of it
+  bool without_samples() const noexcept;  // whether a run has no samples
 };
 
-// "41 210", "590", "3.4": three digits or more, thousands apart
+// "41 210", "590", "3.4": at least three digits, with spaces between thousands
 std::string grouped(double number);
 std::string short_time(Nanoseconds n);  // "92.0µs", "1.21ms", "4.50s": three digits
 std::string ratio(double r);            // "4.2", "13", "1.0"

@@ -7,7 +7,7 @@
 namespace dlock::bench {
 namespace {
 
-constexpr unsigned sub_bits = 6;  // 64 buckets to a power of two
+constexpr unsigned sub_bits = 6;  // 64 buckets per power of two
 constexpr unsigned value_bits = 42;
 constexpr std::uint64_t largest = (std::uint64_t{1} << value_bits) - 1;
 constexpr std::size_t buckets = (value_bits - sub_bits + 1) << sub_bits;
@@ -24,7 +24,8 @@ void improve(std::uint64_t& extreme, std::uint64_t value, Better better) noexcep
 
 Histogram::Histogram() : counts_(buckets) {}
 
-// Below 64: itself. Above: the power of two, and the six bits after the leading one.
+// The bucket of `v`: below 64 it is v; above, the power of two and the six bits after the leading
+// one.
 std::size_t Histogram::index(std::uint64_t v) noexcept {
   const unsigned width = static_cast<unsigned>(std::bit_width(v));
   if (width <= sub_bits) return v;

@@ -12,11 +12,11 @@ namespace dlock::bench {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-// Durations from 1 ns to 2^42 ns (73 min; longer ones count as that) in buckets whose width grows
-// with the value, after Tene's HdrHistogram: 64 per power of two, so the result of percentile(),
-// the middle of a bucket, is at most 1/128 = 0.8 % off. Min and max are exact. 20 KiB for any
-// number of samples. Several threads may call record() at once; the other functions need all
-// recording to be over.
+// Durations from 1 ns to 2^42 ns (73 min; longer ones count as 2^42) in buckets whose width grows
+// with the value, after Tene's HdrHistogram. There are 64 buckets per power of two, so
+// percentile(), which returns the middle of a bucket, is at most 1/128 = 0.8 % off. Min and max are
+// exact. It takes 20 KiB for any number of samples. Several threads may call record() at once; the
+// other functions require that all recording is over.
 class Histogram {
  public:
   Histogram();
@@ -28,8 +28,8 @@ class Histogram {
     return Nanoseconds{count_ ? static_cast<std::int64_t>(min_) : 0};
   }
   Nanoseconds max() const noexcept { return Nanoseconds{static_cast<std::int64_t>(max_)}; }
-  // The smallest value v for which at least `per_100000` of 100000 samples are <= v: 50000 is the
-  // median. 0 without samples.
+  // The smallest value v such that at least `per_100000` of 100000 samples are <= v: 50000 gives
+  // the median. 0 without samples.
   Nanoseconds percentile(std::uint32_t per_100000) const noexcept;
 
  private:
@@ -40,7 +40,7 @@ class Histogram {
   std::uint64_t count_ = 0, min_ = UINT64_MAX, max_ = 0;
 };
 
-// Events over time, in at most 128 slots of equal width: at the end of the range neighbours are
+// Events over time, in at most 128 slots of equal width. When the slots are used up, neighbours are
 // merged and the width doubles, so a run of any length fits. Several threads may call add().
 class Timeline {
  public:

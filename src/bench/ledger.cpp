@@ -50,9 +50,9 @@ void Ledger::check_exclusion(unsigned client, const Lease& lease, Deadline at) {
                    against->client, against->token, static_cast<char>(against->mode)));
 }
 
-// Shared holders may note their grants in another order than the store's: each must only be above
-// the tokens noted before it asked, and above every exclusive grant. An exclusive grant comes when
-// all before it have ended, so it is above all.
+// Shared holders may note their grants in another order than the store's. So a shared grant must
+// only be above the tokens noted before its request, and above every exclusive grant. An exclusive
+// grant comes when all earlier grants have ended, so it must be above all tokens.
 void Ledger::check_token(const Client& c, unsigned client, const Lease& lease) {
   const FencingToken floor =
       lease.mode == Mode::exclusive ? newest_ : std::max(c.floor, newest_exclusive_);

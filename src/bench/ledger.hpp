@@ -13,18 +13,18 @@
 
 namespace dlock::bench {
 
-// The record that all clients of one key write at once: it shows what the store does not. A client
-// notes a grant after its reply and the end before its release request, so two holds that overlap
-// here did overlap. Thread-safe; nothing here waits for a store.
+// The record that all clients of one key write at the time of the event; it does not rely on the
+// store. A client notes a grant after its reply, and the end before its release request. So two
+// holds that overlap here did overlap. Thread-safe; never waits for a store.
 class Ledger {
  public:
   struct Tally {
-    // grants while a conflicting hold went on before its own deadline
+    // grants while a conflicting hold went on that had not passed its deadline
     std::uint64_t overlaps = 0;
-    std::uint64_t inversions = 0;  // tokens that are not greater than they must be
-    // holds that went on past their own deadline, found by the next holder: not an overlap
+    std::uint64_t inversions = 0;  // tokens that are not greater than required
+    // holds that went on past their own deadline, as the next holder found; not overlaps
     std::uint64_t late = 0;
-    // most grants to clients that had asked later, while one client waited
+    // the most grants to clients that had asked later than one waiting client
     std::uint64_t max_overtakes = 0;
     std::string first_violation;  // the first overlap or inversion, as text
 
@@ -36,8 +36,8 @@ class Ledger {
 
   void requested(unsigned client, Deadline at);
   void gave_up(unsigned client);
-  // `at`: the time of the reply. Returns the hand-off, the time since the end that made room for
-  // this grant, if this client was waiting then.
+  // `at`: the time of the reply. Returns the hand-off if this client was waiting: the time since
+  // the end that made room for this grant.
   std::optional<Nanoseconds> granted(unsigned client, const Lease& lease, Deadline at);
   void ending(unsigned client, Deadline at);
 
@@ -49,7 +49,7 @@ class Ledger {
   struct Client {
     bool waiting = false;
     Deadline requested{};
-    FencingToken floor = 0;  // the newest token when it asked
+    FencingToken floor = 0;  // the newest token at the time of its request
     std::uint64_t overtaken = 0;
   };
   struct Hold {
@@ -68,14 +68,14 @@ class Ledger {
   std::vector<Client> clients_;
   const unsigned limit_;
   std::vector<Hold> holds_;
-  std::deque<Deadline> room_;  // ends that made room not yet taken
+  std::deque<Deadline> room_;  // ends whose room nobody has taken yet
   FencingToken newest_ = 0, newest_exclusive_ = 0;
   Tally tally_;
   std::atomic<bool> violated_{false};
 };
 
-// Jain's index of fairness: (sum x)^2 / (n * sum x^2), from 1/n (one has all) to 1 (all have the
-// same). All zero: 1.
+// Jain's index of fairness: (sum x)^2 / (n * sum x^2), from 1/n (one client has all) to 1 (all have
+// the same). 1 if all are zero.
 double jain(const std::vector<std::uint64_t>& shares) noexcept;
 
 }  // namespace dlock::bench

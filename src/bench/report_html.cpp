@@ -44,7 +44,8 @@ std::string escaped(std::string_view text) {
 
 // ---- charts ------------------------------------------------------------------------------------
 
-// A logarithmic axis of times, from the power of ten below the least to the one above the most.
+// A logarithmic axis of times, from the power of ten below the smallest value to the one above the
+// largest.
 class TimeAxis {
  public:
   TimeAxis(double least_ns, double most_ns) {
@@ -98,7 +99,7 @@ std::string curve(std::string_view kind, std::size_t colour, const std::string& 
                      points);
 }
 
-// Below the marks of the horizontal axis.
+// A caption below the marks of the horizontal axis.
 std::string caption(std::string_view text) {
   return fmt::format("<text x={} y={} text-anchor=end>{}</text>", right, bottom + 38, text);
 }
@@ -107,7 +108,7 @@ std::string mark(double x, std::string_view anchor, std::string_view text) {
   return fmt::format("<text x={:.1f} y={} text-anchor={}>{}</text>", x, bottom + 19, anchor, text);
 }
 
-// A bar for each target; they tell its colour, too.
+// A bar for each target, which also shows the target's colour.
 template <class Value, class Text>
 std::string bars(std::string_view title, const std::vector<Series>& all, Value value, Text text) {
   double most = 0;
@@ -127,8 +128,8 @@ std::string rates(std::string_view title, const std::vector<Series>& all) {
       title, all, [](const Figures& f) { return f.grants_per_s(); }, rate);
 }
 
-// Latency by percentile; the axis stretches towards 100 %: a half, a quarter, an eighth ... of the
-// samples is left.
+// Latency by percentile. The axis stretches towards 100 %: each halving of the remaining samples
+// takes the same width.
 std::string distribution(std::string_view title, const std::vector<Series>& all, Latency l) {
   constexpr double most_halvings = 13.3;  // 99.99 %
   double least = 1e18, most = 0;
@@ -264,7 +265,7 @@ std::string dotted(const std::vector<std::string>& parts) {
   return text;
 }
 
-// When, where and on what: without it the figures mean nothing a week later.
+// When, where and on what it was measured: without that the figures mean nothing a week later.
 std::string circumstances(const Plan& p, const Report& r, std::string_view version) {
   const Host& h = r.host;
   const std::vector<std::pair<std::string_view, std::string>> facts{

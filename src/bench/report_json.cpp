@@ -18,7 +18,7 @@ Json of(const Histogram& h) {
 
 Json or_null(std::optional<double> v) { return v ? Json(*v) : Json(nullptr); }
 
-// One run, with numbers as exact as they are. CSV is made from this, too.
+// One run, with unrounded numbers. CSV is made from it, too.
 Json of(const Figures& f) {
   Json j{{"backend", f.backend},
          {"recipe", f.recipe},
@@ -52,7 +52,7 @@ Json of(const Figures& f) {
   return j;
 }
 
-// To three decimals.
+// Rounds numbers to three decimals.
 Json rounded(Json j) {
   if (j.is_structured())
     for (Json& part : j) part = rounded(std::move(part));
@@ -61,7 +61,7 @@ Json rounded(Json j) {
   return static_cast<double>(static_cast<std::int64_t>(v * 1000 + (v < 0 ? -0.5 : 0.5))) / 1000;
 }
 
-// The columns of CSV, and where they are in a run of the JSON output.
+// The columns of CSV, and their place in a run of the JSON output.
 struct CsvColumn {
   std::string name, at;
   int decimals = 3;

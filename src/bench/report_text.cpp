@@ -36,7 +36,7 @@ constexpr unsigned alone = in(Scenario::uncontended), renewing = in(Scenario::re
 
 struct Column {
   unsigned scenarios;            // that have it
-  std::string_view group, head;  // one above the other
+  std::string_view group, head;  // the two lines of a heading
   std::string (*cell)(const Figures&);
 };
 constexpr Column columns[] = {
@@ -76,7 +76,7 @@ std::string why_no_samples(const Figures& f) {
                                        : "no grant within the time of the measurement";
 }
 
-// The targets of a scenario, the fastest first, each with a figure that rises with its speed.
+// The targets of a scenario, the fastest first, each with a figure that grows with its speed.
 using Ranking = std::vector<std::pair<double, std::string>>;
 Ranking ranking(const Report& r, Scenario s) {
   Ranking order;
@@ -141,14 +141,14 @@ std::string compared(double fast, double slow) {
   return times == "1.0" ? "as fast as" : times + " times as fast as";
 }
 
-// Of the name of a group, which stands above each of its columns, the first alone.
+// Shows the name of a group above its first column only.
 Row without_repeats(Row groups) {
   for (std::size_t i = groups.size(); i > 1; --i)
     if (groups[i - 1] == groups[i - 2]) groups[i - 1].clear();
   return groups;
 }
 
-// Joined by dots, in lines of at most 80 columns.
+// Joins the parts with dots, in lines of at most 80 columns.
 std::string joined(const std::vector<std::string>& parts) {
   std::string text;
   std::size_t column = 0;

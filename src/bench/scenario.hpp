@@ -27,22 +27,22 @@ std::span<const ScenarioInfo> scenarios() noexcept;
 std::string_view name_of(Scenario) noexcept;
 std::optional<Scenario> find_scenario(std::string_view name) noexcept;
 
-// Why this recipe does not support it; empty: it does.
+// Why the recipe does not support the scenario; empty: it does.
 std::string_view cannot(const Traits&, Scenario) noexcept;
 
-// What is measured, on every target alike.
+// What to measure, the same on every target.
 struct Measurement {
   std::vector<Scenario> scenarios;
   unsigned clients = 8;
   Duration duration{5'000'000};
   std::uint64_t ops = 0;  // measured grants instead of a duration; 0: none
   Duration hold_for{};
-  // grants requested per second by all clients together; 0: each requests one when the last is done
-  // (closed loop)
+  // grants requested per second by all clients together; 0: each client requests the next when it
+  // has finished the last (closed loop)
   std::uint64_t rate = 0;
   unsigned repeat = 1;
   std::string prefix;   // of every key in the store
-  Duration progress{};  // a line on stderr so often; 0: none
+  Duration progress{};  // the interval of lines on stderr; 0: none
 };
 
 // All clients contend for one key.
@@ -50,6 +50,6 @@ constexpr bool contended(Scenario s) noexcept {
   return s == Scenario::handoff || s == Scenario::shared || s == Scenario::limit;
 }
 constexpr unsigned permits(unsigned clients) noexcept { return clients > 2 ? clients / 2 : 1; }
-inline constexpr unsigned leases_per_client = 16;  // renew
+inline constexpr unsigned leases_per_client = 16;  // in scenario renew
 
 }  // namespace dlock::bench

@@ -7,9 +7,9 @@
 
 namespace dlock::bench {
 
-// HUP, INT, QUIT and TERM become a readable descriptor during its lifetime, for all threads made
-// meanwhile; the first signal ends the benchmark in order. A second one ends the process at once: a
-// store that hangs may keep the order waiting.
+// While it exists, HUP, INT, QUIT and TERM make a descriptor readable, for all threads made
+// meanwhile. The first signal ends the benchmark in order. The second one ends the process at once,
+// since a store that hangs may delay the orderly end.
 class Signals {
  public:
   Signals();
@@ -26,7 +26,7 @@ class Signals {
   int received_ = 0;
 };
 
-// Progress on stderr: a line that is redrawn, or whole lines. Nothing if the plan asks for none.
+// Progress on stderr: one line that is redrawn, or whole lines; nothing if the plan asks for none.
 class ProgressLine {
  public:
   explicit ProgressLine(const Plan& p) : plan_(p) {}
@@ -44,7 +44,7 @@ class ProgressLine {
   bool drawn_ = false;
 };
 
-// Readable, a signal, or the end of the time.
+// Returns when a descriptor is readable, a signal has come, or the time is over.
 void sleep_until(Deadline, int fd, int signal_fd);
 
 }  // namespace dlock::bench

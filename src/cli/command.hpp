@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs. Each takes options checked by parse(), prints its result on stdout and returns how
-// dlock ends. The caller prints an Error, which decides the exit status. Called on the main thread,
-// before any other exists.
+// The commands. Each function takes options that parse() has checked, prints its result on stdout
+// and returns how dlock ends. The caller prints a returned Error, whose code decides the exit
+// status. All of them run on the main thread, before any other thread exists.
 #pragma once
 #include "cli/options/options.hpp"
 #include "report/outcome.hpp"
@@ -24,7 +24,7 @@ Result<run::Outcome> command_inspect(const Options&);
 Result<run::Outcome> command_bench(const Options&);
 Result<run::Outcome> command_config(const Options&);
 
-// The whole command line; argv[0] is dlock. Prints errors. The only function that main() calls.
+// Runs the whole command line (argv[0] is dlock) and prints errors. Only main() calls it.
 run::Outcome command_line(int argc, char** argv);
 
 }  // namespace dlock::cli

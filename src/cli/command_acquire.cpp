@@ -16,16 +16,17 @@
 namespace dlock::cli {
 namespace {
 
-// A leader that is no ancestor is a neighbour in a pipeline, and may end at any moment.
+// A group leader that is not our ancestor is a neighbour in a pipeline, which may end at any
+// moment.
 std::optional<run::ProcessStat> default_caller() {
   const auto leader = run::process_stat(::getpgrp());
   if (leader && leader->id.pid != ::getpid() && run::is_ancestor(leader->id)) return leader;
   return run::process_stat(::getppid());
 }
 
-// A pidfd of the process for which the lock is kept: `pid`, or the leader of our process group when
-// it is an ancestor, else our parent. Safe against reuse of pids: the process is opened first, then
-// checked. Errc::usage: there is no such process.
+// Returns a pidfd of the process for which the lock is kept: `pid`, or the leader of our process
+// group if it is an ancestor, else our parent. A reused pid cannot deceive it: it opens the process
+// first and checks it afterwards. Errc::usage: there is no such process.
 Result<Fd> open_caller(std::optional<int> pid) {
   const auto who = pid ? run::process_stat(*pid) : default_caller();
   if (!who) {
@@ -57,15 +58,15 @@ Result<run::Outcome> command_acquire(const Options& o) {
         fmt::format("acquire: with recipe {} of {} no lock outlives its process; use --keep (a "
                     "process in the background keeps it) or --hold (this one does)",
                     store.traits->recipe, store.traits->family));
-  // Checked before anything is locked, and before run/ fills a closed descriptor with /dev/null.
+  // Check this before anything is locked, and before run/ fills a closed descriptor with /dev/null.
   if (auto r = stdout_usable(); !r)
     return fail(r.error().code,
                 fmt::format("acquire: {}: the handle could not be printed", r.error().message));
   TRY(plan, plan_taking(o, store));
 
-  // A handle that cannot be printed is lost, and no process could renew or release with it: the
-  // lock is then released on the connection that acquired it, and the status is 125. If that fails
-  // as well, a message says so, and the lease ends by its --ttl.
+  // Nobody could renew or release with a handle that was not printed. So dlock releases the lock on
+  // the connection that acquired it and exits with 125. If the release fails too, a message says
+  // so, and the lease ends by its --ttl.
   bool have = false;
   const std::string keeper = o.keep && !outlives ? Owner::random().hex() : std::string();
   const run::GrantSink sink{

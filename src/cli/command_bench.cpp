@@ -46,10 +46,10 @@ bench::Target target_of(Store store, const Options& o, std::string backend, std:
   return t;
 }
 
-// One target for each backend and recipe. `all`: every recipe of the backend.
+// Makes one target for each backend and recipe. `all` stands for every recipe of the backend.
 Result<std::vector<bench::Target>> targets_of(const Options& o) {
   std::vector<bench::Target> targets;
-  std::vector<std::pair<std::string_view, unsigned>> families;  // and how often
+  std::vector<std::pair<std::string_view, unsigned>> families;  // with the number of backends
   std::vector<std::string_view> used;                           // recipes of at least one backend
   std::vector<Store> stores;
   const auto& urls = o.backends;
@@ -90,7 +90,7 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
   return targets;
 }
 
-// Each client needs descriptors of its own.
+// Each client needs descriptors of its own, so raise the limit.
 void allow_many_files() {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files)) return;
@@ -100,7 +100,7 @@ void allow_many_files() {
 
 std::vector<std::string> notes_on(const bench::Plan& plan) {
   std::vector<std::string> notes;
-  std::vector<std::pair<std::string, std::string>> reasons;  // each with the targets it is true of
+  std::vector<std::pair<std::string, std::string>> reasons;  // each reason with its targets
   const auto because = [&](const std::string& name, std::string_view why) {
     const auto at = std::find_if(reasons.begin(), reasons.end(),
                                  [&](const auto& known) { return known.first == why; });
@@ -118,7 +118,7 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
   return notes;
 }
 
-// "redis: 7.0.15", by its doctor: each version once, however many servers have it.
+// "redis: 7.0.15" from the doctor's findings. A version of several servers is named once.
 std::string server_of(const std::string& backend, const std::vector<Finding>& found) {
   std::string versions;
   for (const Finding& f : found)
@@ -128,7 +128,7 @@ std::string server_of(const std::string& backend, const std::vector<Finding>& fo
   return versions.empty() ? "" : fmt::format("{}: {}", backend, versions);
 }
 
-// What the stores say of themselves.
+// Adds the versions that the servers report.
 void add_servers(const bench::Plan& plan, bench::Report& report) {
   std::string last;
   for (const bench::Target& t : plan.targets) {
@@ -147,8 +147,8 @@ void add_servers(const bench::Plan& plan, bench::Report& report) {
   }
 }
 
-// The page of --html: opened before anything is measured, so that hours are not lost to a wrong
-// name; what it held stays until there is a new page, and without one nothing is left behind.
+// The page of --html. It is opened before anything is measured, so that hours are not lost to a
+// wrong name. The old page stays until there is a new one; if none is made, no file is left behind.
 class Page {
  public:
   explicit Page(std::string path) : path_(std::move(path)) {
@@ -161,7 +161,7 @@ class Page {
     const std::string parent = slash == path_.npos ? "." : path_.substr(0, slash + 1);
     directory_.reset(::open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
-  // In the directory that it was made in, and no other file: others may have moved either.
+  // Remove our file alone, in the directory where it was made: somebody may have moved either.
   ~Page() {
     if (!file_ || written_ || existed_ || !directory_) return;
     const std::string name = path_.substr(path_.rfind('/') + 1);
@@ -175,7 +175,7 @@ class Page {
   Page(const Page&) = delete;
   Page& operator=(const Page&) = delete;
 
-  // Directly after it was made.
+  // Call it directly after the page was made.
   Result<void> opened(const Options& o) const {
     if (path_.empty()) return {};
     const char* const why = errno == ENXIO ? "this FIFO has no reader" : std::strerror(errno);

@@ -19,7 +19,7 @@
 namespace dlock::cli {
 namespace {
 
-// A basic string of TOML. Text of others is made printable.
+// A basic string of TOML. Unprintable characters are escaped.
 std::string toml_text(std::string_view value) {
   return fmt::format("\"{}\"", run::escaped(printable(value)));
 }
@@ -71,12 +71,12 @@ std::string names_of(Verbs wanted) {
   return text;
 }
 
-// Every option that can be in a file, as TOML: first those that are set, with value and source,
-// then in comments the others with their defaults, those that most commands read first. Passwords
-// in URLs are redacted; no secret file is read.
+// Returns every option that a file may set, as TOML: first the options that are set, with value and
+// source; then the others as comments with their defaults, those of the most commands first.
+// Passwords in URLs are redacted; no secret file is read.
 std::string config_text(const Options& o) {
   std::string text;
-  std::map<Verbs, std::string> unset;  // by the commands that read it
+  std::map<Verbs, std::string> unset;  // by the commands that read the option
   if (!o.backend_required_by.empty())
     text += fmt::format("require-backend = true  # {}\n", o.backend_required_by);
   for (const Option& row : option_table()) {
@@ -99,7 +99,7 @@ std::string config_text(const Options& o) {
   return text;
 }
 
-// The same with information for a bug report, without secrets. Sends no request to a store.
+// Returns config_text() and facts for a bug report, without secrets. Sends no request to a store.
 std::string debug_report(const Options& o) {
   std::string text = version_text();
   utsname host{};

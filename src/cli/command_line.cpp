@@ -28,10 +28,10 @@ run::Outcome printed(const std::string& text) {
   return done ? ended(status_ok) : failed(done.error());
 }
 
-// `help`: a page of the manual would have done as well.
+// `help`: the word may also be the name of a manual page.
 run::Outcome unknown_verb(std::string_view name, bool help = false) {
   std::string message;
-  // Names that other programs use.
+  // Names that other programs use for our commands.
   constexpr std::pair<std::string_view, std::string_view> elsewhere[] = {
       {"version", "--version"},
       {"list", "inspect"},
@@ -60,7 +60,8 @@ run::Outcome unknown_verb(std::string_view name, bool help = false) {
 bool wants_help(std::string_view word) noexcept { return word == "-h" || word == "--help"; }
 bool wants_version(std::string_view word) noexcept { return word == "-V" || word == "--version"; }
 
-// `dlock --version --output json`, or --json. Nothing: other words.
+// The form of `dlock --version --output json` (or --json); nothing if the words mean something
+// else.
 std::optional<Output> version_form(char** words) {
   const std::string_view first = words[0], second = words[1] ? words[1] : "";
   const bool two = first == "--output";
@@ -74,8 +75,9 @@ std::optional<Output> version_form(char** words) {
   return std::nullopt;
 }
 
-// `dlock help`, `dlock --help`, `dlock -h`, and the version likewise. The letters need to be alone:
-// in `dlock -h db1` a host is meant, as with redis-cli, and help with status 0 would hide that.
+// Answers `dlock help`, `--help`, `-h`, `version`, `--version` and `-V`. A letter must stand alone:
+// in `dlock -h db1` the user means a host, as with redis-cli, and help with status 0 would hide the
+// mistake.
 run::Outcome about_itself(int argc, char** argv) {
   const std::string_view name = argv[1];
   if (name == "help" && argc == 3) {
@@ -132,7 +134,7 @@ run::Outcome command(int argc, char** argv, Options& options) {
   if (options.json)
     if (const auto done = put(json_of_answer(options, outcome)); !done) return failed(done.error());
   const run::Outcome end = outcome ? *outcome : failed(outcome.error());
-  // perhaps because of that
+  // secrets that were meant for another server may be the cause
   if (!end.by_signal && end.value == status_denied && options.verbosity == 0)
     if (const std::string text = unused_secrets(options); !text.empty()) say_warning(text);
   return end;

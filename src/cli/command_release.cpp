@@ -26,15 +26,15 @@ std::vector<HolderView> holders_in(const View& view) {
   return view && *view ? (*view)->holders : std::vector<HolderView>{};
 }
 
-// The store did not answer: asking it for more would take as long once more. Another error, of a
-// record that cannot be read, does not keep it from being removed.
+// Whether the store did not answer: a second request would take as long again. Any other error,
+// such as an unreadable record, does not prevent the removal.
 bool unanswered(const View& view) { return !view && retryable(view.error().code); }
 
 // ---- --force -----------------------------------------------------------------------------------
 
 bool at_a_terminal() { return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0; }
 
-// A line of standard input that begins with y or Y.
+// Reads a line from standard input; yes if it begins with y or Y.
 bool confirmed(std::string_view question) {
   put_on_stderr(fmt::format("dlock: {} [y/N] ", question));
   char first = 0, c = 0;
@@ -43,8 +43,8 @@ bool confirmed(std::string_view question) {
   return first == 'y' || first == 'Y';
 }
 
-// --force alone: shows the holders. At a terminal the user says which of them is removed, by its
-// token; elsewhere nothing is changed.
+// --force without a holder: shows the holders. At a terminal the user chooses one by its token;
+// elsewhere nothing is changed.
 Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore& opened) {
   TRY(view, opened.backend->inspect(key));
   TRY_VOID(put(text_of_key(view ? *view : free_key(key), opened)));
@@ -78,8 +78,8 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
   return chosen;
 }
 
-// What a removed holder may still do. Its dlock learns of the removal at once or with its next
-// renewal, or, where it cannot reach the store, stops the job before its lease would have ended.
+// Says what a removed holder may still do. Its dlock learns of the removal at once or with its next
+// renewal. If it cannot reach the store, it stops the job before its lease would have ended.
 std::string still_runs(const HolderView& h, bool freed) {
   const std::string job =
       h.who.host.empty() ? "its job" : fmt::format("its job on {}", printable(h.who.host));
@@ -92,7 +92,7 @@ std::string still_runs(const HolderView& h, bool freed) {
   return fmt::format("removed; {} {}; the next holder may start now", job, may);
 }
 
-// Says what the removal leaves behind, from the view just before it.
+// Removes holders and says what they may still do, from a view taken just before.
 Result<Released> force(const Options& o, const OpenStore& opened, const Key& key,
                        std::optional<FencingToken> token, const View& before) {
   auto removed = opened.backend->force_release(key, token);
@@ -112,7 +112,7 @@ Result<Released> force(const Options& o, const OpenStore& opened, const Key& key
 
 constexpr Duration first_pause = 50ms, last_pause = 500ms;
 
-// A holder asks its store at least once before its lease ends; where it watches, at once.
+// A holder asks its store at least once before its lease ends; a holder that watches hears at once.
 void say_asked(const Key& key, const HolderView& h) {
   const std::string within =
       h.remaining ? " within " + format_duration(std::chrono::ceil<std::chrono::seconds>(
@@ -127,9 +127,9 @@ std::string still_holds(const HolderView& h, const Key& key, Duration waited) {
                      printable(key.text()), format_duration(waited));
 }
 
-// Until none of those that were revoked holds the key, or the time is over: then 75, or 69 if the
-// last request got no answer, or no holder in a store that has forgotten their grants since.
-// `revoked`: those that held the key before.
+// Waits until no revoked holder has the key. When the time is over: 75, or 69 if the last request
+// got no answer, or if there is no holder but the store has lost its grants since. `revoked`: the
+// holders before the request.
 Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, const Key& key,
                                   std::vector<FencingToken> revoked, Deadline began,
                                   run::WaitLine& line) {
@@ -173,7 +173,7 @@ Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, con
   }
 }
 
-// How one key is released; with the handle unless --force or --revoke was given.
+// Releases one key: with the handle, unless --force or --revoke was given.
 Result<Released> give_back(const Options& o, const OpenStore& opened, const Trace& trace,
                            const Key& key, const Handle* handle,
                            std::optional<FencingToken> token) {
@@ -193,7 +193,7 @@ Result<Released> give_back(const Options& o, const OpenStore& opened, const Trac
   });
 }
 
-// A request to stop that nobody would read says so at once.
+// Refuses a request to stop that nobody would read.
 Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
   const auto view = opened.backend->inspect(key);
   if (unanswered(view)) return fail(view.error());
@@ -250,10 +250,9 @@ Result<run::Outcome> command_release(const Options& o) {
   }
   for (const Key& key : keys)
     if (o.revoke) TRY_VOID(somebody_listens(opened, key));
-  // All of them, whatever the result for the first: a held key must be released even if another was
-  // not held.
+  // Release every key, whatever the result for the first one was.
   Result<run::Outcome> outcome = ended(status_ok);
-  std::vector<std::vector<FencingToken>> revoked;  // of each key
+  std::vector<std::vector<FencingToken>> revoked;  // per key
   const Deadline began = Clock::now();
   for (const Key& key : keys) {
     std::vector<std::optional<FencingToken>> tokens{o.token};

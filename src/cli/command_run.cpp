@@ -23,13 +23,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-using Lines = std::vector<std::pair<std::string_view, std::string>>;  // about what, and what
+using Lines = std::vector<std::pair<std::string_view, std::string>>;  // label, text
 
 void line(Lines& lines, std::string_view about, std::string_view what) {
   if (!what.empty()) lines.emplace_back(about, what);
 }
 
-// The lines under the same names with _ for spaces, and the times as numbers.
+// The same lines as JSON: names with _ for spaces, and times as numbers.
 std::string json_text(const Lines& lines, const run::Plan& plan) {
   nlohmann::ordered_json j;
   j["keys"] = {printable(plan.request.key.text())};
@@ -88,9 +88,9 @@ std::string_view descendants(run::Descendants what) {
   return "left alone when the command has ended, without the lock; until then they end with it";
 }
 
-// All times count from the sending of the last request that the store answered.
+// All times count from when dlock sent the last request that the store answered.
 void leased(Lines& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
-  // the earliest end, by the time from which the store is known to have counted
+  // the earliest possible end: the store has surely counted from then
   const Duration free_at = recipe.proves ? t.proven : ttl;
   const Duration kill_at = t.proven - t.margin, end_at = kill_at - t.kill_after;
   line(text, "renewed",
@@ -121,8 +121,8 @@ void attached(Lines& text, bool releases) {
                 : "not before the job and all of its descendants are dead, or a --force");
 }
 
-// `run --explain`: what would happen when, and what the recipe guarantees and does not, on stdout.
-// Opens the backend for its address, and sends it no request.
+// `run --explain`: prints when things would happen, and what the recipe guarantees and does not.
+// Opens the backend to learn its address; sends it no request.
 Result<void> explain(const Options& o, const Store& store, const run::Plan& plan) {
   Settings settings;
   settings.op_timeout = plan.timing.op_timeout;
@@ -160,7 +160,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   return put(o.json ? json_text(all, plan) : text);
 }
 
-// A pidfd of the process that --watch-pid names; Errc::usage: there is none.
+// Returns a pidfd of the process that --watch-pid names. Errc::usage: there is no such process.
 Result<Fd> open_watched(const Options& o) {
   if (!o.watch_pid) return Fd{};
   Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, *o.watch_pid, 0)));

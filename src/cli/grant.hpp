@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grants as the verbs take and print them: handles and results.
+// How commands read and print grants: handles and results.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,29 +13,29 @@
 
 namespace dlock::cli {
 
-// --handle (literal, - or @FILE), or DLOCK_HANDLE if it is a handle of this store. The handle is a
-// secret: no message repeats it. Errc::usage: there is none; Errc::config: a file that cannot be
-// read or contains no handle.
+// Returns the handle of --handle (literal, - or @FILE), or of DLOCK_HANDLE if it belongs to this
+// store. A handle is a secret: no message repeats it. Errc::usage: there is none; Errc::config: a
+// file is unreadable or contains no handle.
 Result<Handle> require_handle(const Options&, const Store&);
 
-// Handles of locks that only the process behind `acquire --keep` can act for: their `extra` names
-// its socket.
-// Handle::extra, called in the keeper itself: it says where this process is. `name`: of the socket.
+// Some locks can be renewed and released only by the process behind `acquire --keep`. The `extra`
+// field of their handles names its socket. keeper_extra() is called in that process and returns the
+// field; `name` is the socket's.
 std::string keeper_extra(const std::string& name);
-// Asks the keeper of the handle. nullopt: it has none, so the store must be asked.
+// Asks the keeper of the handle. nullopt: the handle has no keeper, so ask the store.
 Result<std::optional<run::KeeperAnswer>> query_keeper_of(const Handle&, std::string_view what);
 
-// The output of acquire: the handle alone, one JSON object, or lines for the eval of a shell; each
-// with its newline. The leases in the order of the keys. `keeper`: where the process that keeps the
-// lock listens; empty: the store alone is needed.
+// The output of acquire, with its newline: the handle alone, one JSON object, or lines for a
+// shell's eval. Leases are in the order of the keys. `keeper`: the socket of the process that keeps
+// the lock; empty: no process is needed.
 std::string text_of_grant(Output, const std::vector<Lease>&, const Store&, Duration ttl,
                           const std::string& keeper);
 
 std::string_view mode_name(Mode) noexcept;  // "exclusive", "shared", "permit"
 
-// --output json of renew, release and check, whose answer is otherwise the exit status: one object
-// with the keys and "renewed", "released", "revoked" or "valid"; null: unknown, and "error" says
-// why. Empty: another command, or nothing was asked (a usage or configuration error).
+// The JSON output of renew, release and check: one object with the keys and "renewed", "released",
+// "revoked" or "valid". The value is null if the result is unknown, and "error" says why. Returns
+// "" for another command, and after a usage or configuration error.
 std::string json_of_answer(const Options&, const Result<run::Outcome>&);
 
 }  // namespace dlock::cli

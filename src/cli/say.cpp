@@ -18,7 +18,7 @@ namespace {
 
 run::MessageFormat message_format = run::MessageFormat::text;  // set once, before any thread
 
-// 0, or errno. A SIGPIPE of this thread becomes EPIPE, without changing the process's disposition.
+// Returns 0 or errno. A SIGPIPE of this thread becomes EPIPE; the process's disposition stays.
 int write_without_sigpipe(int fd, std::string_view text) noexcept {
   sigset_t pipe, pending, before;
   ::sigemptyset(&pipe);
@@ -32,9 +32,9 @@ int write_without_sigpipe(int fd, std::string_view text) noexcept {
   return error;
 }
 
-constexpr int signal_base = 128;  // of a shell's $?
+constexpr int signal_base = 128;  // a shell's $? after a signal
 
-// For signal handlers, too.
+// Safe in signal handlers.
 void print(int status) noexcept {
   char text[32] = "(exit ";
   char* end = std::to_chars(text + 6, text + sizeof text - 2, status).ptr;
@@ -42,7 +42,7 @@ void print(int status) noexcept {
   *end++ = '\n';
   pollfd p{STDOUT_FILENO, POLLOUT, 0};
   if (::poll(&p, 1, 200) <= 0) return;
-  // A failure here cannot be reported; one write, since a signal handler does not wait.
+  // Nobody could be told of a failure. One write only: a signal handler must not wait.
   if (::write(STDOUT_FILENO, text, static_cast<std::size_t>(end - text)) < 0) return;
 }
 
@@ -54,7 +54,7 @@ void on_signal(int signal) {
 }  // namespace
 
 void put_on_stderr(std::string_view text) {
-  write_without_sigpipe(STDERR_FILENO, text);  // a failure here cannot be reported
+  write_without_sigpipe(STDERR_FILENO, text);  // nobody could be told of a failure
 }
 
 void say_as_json() noexcept { message_format = run::MessageFormat::json; }
@@ -77,7 +77,7 @@ Result<void> put(std::string_view text) {
 void fill_closed_descriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0)
-      // the lowest free one: fd
+      // open() returns the lowest free number, which is fd
       ::open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
 }
 
@@ -106,7 +106,7 @@ void fail_closed_on_signals() noexcept {
     struct sigaction now {};
     if (run::stops(signal) || run::ignored_by_default(signal)) continue;
     if (::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
-      ::sigaction(signal, &line, nullptr);  // not of KILL and STOP
+      ::sigaction(signal, &line, nullptr);  // KILL and STOP cannot be handled
   }
 }
 

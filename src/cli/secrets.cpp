@@ -18,7 +18,8 @@ struct Kind {
 };
 constexpr Kind kinds[] = {{"password-file", &Access::no_password},
                           {"auth-file", &Access::no_auth},
-                          {"", &Access::no_sentinels},  // no option: an item, and a variable
+                          // no option has it: a URL item and a variable do
+                          {"", &Access::no_sentinels},
                           {"tls-ca", &Access::no_tls},
                           {"tls-cert", &Access::no_tls},
                           {"tls-key", &Access::no_tls},
@@ -47,7 +48,7 @@ std::uint16_t usual_port(const Url& url) {
   return 0;
 }
 
-// The servers in any order; a socket's path.
+// The servers' addresses, sorted, or the path of a socket.
 std::vector<std::string> places(const Url& url) {
   std::vector<std::string> all;
   const std::uint16_t usual = usual_port(url);
@@ -65,7 +66,7 @@ bool counts(const Given& g, const Url& url) {
   return own && own->scheme == url.scheme && own->user == url.user && places(*own) == places(url);
 }
 
-// A flag's before a variable's before that of a table.
+// Priority: flag, variable, table of a file.
 const Given* value_for(const Options& o, std::string_view option, const Url& url) {
   for (const Given& g : o.values)
     if (g.option->name == option && counts(g, url)) return &g;
@@ -137,7 +138,8 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
   const auto is_flag = [](const Given* g) { return g && g->source == Source::flag; };
   for (const auto& [option, item, to] : tls_values)
     if (const Given* g = given(option); g && (is_flag(g) || !url.item(item))) s.*to = g->value;
-  const std::string_view item = url.item("sslkey") ? "sslkey" : "tls_key";  // libpq's, or dlock's
+  // libpq's name, or dlock's
+  const std::string_view item = url.item("sslkey") ? "sslkey" : "tls_key";
   const bool of_url = s.tls_key.empty();
   if (const std::string key{of_url ? url.item(item).value_or("") : s.tls_key}; !key.empty())
     if (const auto safe = judge_secret(key); !safe)
@@ -146,7 +148,7 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
                                                         : called(*given("tls-key")),
                                                  safe.error().message));
   s.tls_insecure = given("tls-insecure") != nullptr;
-  // A flag, then the URL, then the rest.
+  // Priority: flag, URL, the rest.
   const auto read = [&](std::string_view option, std::string_view name, const std::string& in_url,
                         std::string& path, auto reader, std::string& to) -> Result<void> {
     const Given* g = given(option);

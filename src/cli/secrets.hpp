@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which passwords, credentials and TLS files are meant for a backend.
+// Decides which passwords, credentials and TLS files a backend gets.
 //
-// Those of flags and variables are for the backend in use. Those of a table of a configuration file
-// are for the server that the same table names, whoever names the backend in use: another one never
-// gets them.
+// Those of flags and variables are for the backend in use. Those of a table in a configuration file
+// are for the server that the same table names, wherever the backend in use was named. No other
+// server ever gets them.
 #pragma once
 #include <span>
 #include <string>
@@ -13,28 +13,28 @@
 
 namespace dlock::cli {
 
-// The items `password_file`, `auth_file` and `sentinel_password_file` of a URL: files of secrets
-// for this backend alone, as `dlock bench` needs with several.
+// The URL items `password_file`, `auth_file` and `sentinel_password_file`: secret files for one
+// backend alone. `dlock bench` needs them when it measures several.
 struct SecretFiles {
   std::string password, auth, sentinels;  // paths; empty: not given
 };
-SecretFiles extract_secret_files(Url&);  // removes the items: the backends do not know them
+SecretFiles extract_secret_files(Url&);  // removes the items, which backends do not know
 
 struct Store;
 
-// Refuses what is given and none of these backends can use, except where all are without secrets
-// (files): Errc::usage, or Errc::config for a variable or a file.
+// Refuses a secret that none of these backends can use, unless all are file stores, which need
+// none. Errc::usage, or Errc::config for a variable or a file.
 Result<void> all_useful(const Options&, std::span<const Store>);
 
-// Of what the URL can use. The password: --password-file, then the URL's item, then its password
-// (left empty here), then DLOCK_PASSWORD, then password-file of the environment or a configuration
-// file. That of sentinels: the URL's item, then DLOCK_SENTINEL_PASSWORD. The same
-// holds for the credentials of ZooKeeper. Errc::usage or Errc::config: a file that cannot be read,
-// or that others may read.
+// Returns the secrets that the URL's backend can use. Password: --password-file, then the URL's
+// item, then the URL's password (left empty here), then DLOCK_PASSWORD, then password-file of the
+// environment or a configuration file. Sentinels' password: the URL's item, then
+// DLOCK_SENTINEL_PASSWORD. ZooKeeper's credentials: in the same order as the password. Errc::usage
+// or Errc::config: a file is unreadable, or others may read it.
 Result<Secrets> find_secrets(const Options&, const Store&);
 
-// The values of tables that are for another server than this; empty: there are none.
+// Names the secrets of tables for other servers than this one; empty: there are none.
 std::string unused_secrets(const Options&, const Url&);
-std::string unused_secrets(const Options&);  // of the backend in use
+std::string unused_secrets(const Options&);  // for the backend in use
 
 }  // namespace dlock::cli

@@ -22,7 +22,7 @@ void warn(const Options& o, const Store& s) {
   const auto about_url = [&](std::string_view text) {
     if (!text.empty()) say_warning(fmt::format("{}: {}", s.called, text));
   };
-  // Not in the mail that cron sends of each line, and a variable is not seen as easily.
+  // No warning in cron's mail, line by line, and none about a variable, which is harder to see.
   if (!s.url.password.empty() && given_by_flag(o, "backend") &&
       (o.doctor || ::isatty(STDERR_FILENO) != 0))
     about_url(fmt::format("a password in a URL is easily seen by others ({})", s.url.redacted()));
@@ -68,7 +68,7 @@ Result<Store> choose_store(const Options& o) {
   const bool url_decides = !given_by_flag(o, "recipe") && url->item("recipe");
   const std::string_view recipe = url_decides ? std::string_view{} : o.recipe;
   const auto choice = choose(*url, recipe);
-  // With a recipe from elsewhere, try the URL alone: the part with the error decides the name in
+  // If only the recipe is wrong, blame it: try the URL alone. The wrong part decides the name in
   // the message and the exit status.
   if (!choice)
     return wrong(!recipe.empty() && choose(*url, {}) ? "recipe" : "backend", choice.error());
@@ -83,14 +83,15 @@ Result<Store> choose_store(const Options& o) {
   if (const auto in_url = store.url.item("connect_timeout");
       in_url && !given_by_flag(o, "connect-timeout"))
     store.connect_timeout = parse_duration(*in_url).value_or(o.connect_timeout);
-  if (o.verb != Verb::bench)  // which judges all of them together
+  if (o.verb != Verb::bench)  // bench judges all backends together
     TRY_VOID(all_useful(o, {&store, 1}));
   TRY(secrets, find_secrets(o, store));
   store.secrets = std::move(secrets);
   if (!o.quiet) warn(o, store);
   if (o.verbosity > 0)
     if (const std::string text = unused_secrets(o, store.url); !text.empty()) say_warning(text);
-  if (o.verb == Verb::bench) return store;  // whose recipes are yet to be chosen; opening checks
+  // bench chooses its recipes later, and checks when it opens them
+  if (o.verb == Verb::bench) return store;
   const auto fits = store.factory->check(store.url, *store.traits, store.with_secrets({}));
   if (!fits && fits.error().code == Errc::usage) return wrong("backend", fits.error());
   if (!fits) return fail(fits.error());
@@ -109,7 +110,7 @@ Result<std::unique_ptr<Backend>> Store::open(const Settings& s) const {
 
 std::string store_options(const Options& o) {
   std::string text = " -b " + sh_word(without_password(o.backend));
-  constexpr std::string_view in_a_file = ": ";  // which that command reads, too
+  constexpr std::string_view in_a_file = ": ";  // the suggested command reads the file, too
   for (const auto& [name, value] :
        {std::pair<std::string_view, std::string_view>{"config", o.config},
         {"profile", o.profile},
@@ -176,7 +177,7 @@ void Trace::write(std::string_view event, const Traced& what, std::string_view e
   if (what.token) more.emplace_back("token", static_cast<std::int64_t>(*what.token));
   if (!error.empty()) more.emplace_back("err", printable(error));
   const std::string text = run::trace_line(line, more);
-  // One write, so that lines of several processes do not mix; a failure to write the trace stops
+  // One write, so that lines of several processes do not mix. A trace that cannot be written stops
   // nothing.
   [[maybe_unused]] const auto written = ::write(fd_.get(), text.data(), text.size());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From --backend and --recipe to an open Backend.
+// From --backend and --recipe to an open Backend. Main thread only.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,50 +17,50 @@ struct Store {
   const BackendFactory* factory;
   const Traits* traits;
 
-  SecretFiles files;  // of the URL
+  SecretFiles files;  // named in the URL
   Secrets secrets;
 
-  // "--backend" or "DLOCK_BACKEND", for errors that only open() can find in the URL
+  // "--backend" or "DLOCK_BACKEND": the name to blame for errors in the URL that only open() finds
   std::string called;
   Errc blame;
 
-  Duration connect_timeout{};  // of the options, or of libpq's item in the URL
+  Duration connect_timeout{};  // from the options, or from libpq's item in the URL
 
   Settings with_secrets(Settings) const;
-  Result<std::unique_ptr<Backend>> open(const Settings&) const;  // with the secrets
+  Result<std::unique_ptr<Backend>> open(const Settings&) const;  // adds the secrets
 };
 
-// Flag, URL item, environment, default: in this order. Errc::usage or Errc::config, by the source
-// of the wrong text.
+// Chooses backend and recipe by flag, URL item, environment, default, in this order. Errc::usage or
+// Errc::config, by the source of the wrong text.
 Result<Store> choose_store(const Options&);
 
-// The same, opened for the calling thread: for verbs that send one request and end.
+// A chosen store that is open, for commands that send one request and end.
 struct OpenStore {
   Store store;
   std::unique_ptr<Backend> backend;
-  std::string options;  // that name it in a command for sh, as this one was given them
+  std::string options;  // the options that name this store in a suggested command for sh
 };
 Result<OpenStore> open_store(const Options&);
 
-// The options of this command line, or of the environment, that say which store is meant and how it
-// is reached, each with a space before it. No secret: of those only the names of files.
+// The options of this command line or of the environment that say which store is meant and how to
+// reach it, each after a space. Of secrets they contain only file names.
 std::string store_options(const Options&);
 
-// Where the locks are, for comparison with another dlock's: the URL with its prefix, without user,
-// secrets and the items that only say how.
+// The place of the locks, for comparison with another dlock's: the URL with its prefix, without
+// user, secrets and items that only say how to connect.
 std::string place_of(const Store&);
 
-// Blames --ttl when it is shorter than shortest_ttl and the URL does not permit that.
+// Refuses a --ttl shorter than shortest_ttl, unless the URL permits it.
 Result<void> long_enough(const Options&, const Store&);
 
-// --key, in the given order; the rules have checked that there is one
+// The keys in the given order; the option rules have checked that there is at least one.
 Result<std::vector<Key>> parse_keys(const Options&);
 
 struct Traced {
   std::string_view request;  // "release"
   std::string key{};         // empty: all
   std::optional<FencingToken> token{};
-  std::optional<Owner> owner{};  // written as a prefix of the id, not the secret
+  std::optional<Owner> owner{};  // printed as a prefix of the id: the whole id is a secret
 };
 
 // Whether the request did what was asked.
@@ -72,16 +72,16 @@ bool succeeded(const View&) noexcept {
   return true;
 }
 
-// --trace for the verbs that send one request: one JSON object per line, before and after each
-// request, so that a checker can order them by `t` (CLOCK_BOOTTIME, nanoseconds) among the lines of
-// other processes.
+// Writes --trace for commands that send one request: a JSON object per line, before and after each
+// request. A checker orders them by `t` (CLOCK_BOOTTIME, nanoseconds) among the lines of other
+// processes.
 class Trace {
  public:
-  // Errc::cannot_create when the file cannot be opened. An empty path: nothing is written.
+  // Errc::cannot_create: the file cannot be opened. With an empty path nothing is written.
   static Result<Trace> open(std::string_view path);
 
-  // Calls `call`, which returns a Result<T>, between two lines: invoke, then ok, fail or info (the
-  // outcome is unknown).
+  // Calls `call`, which returns a Result<T>, and writes a line before it (invoke) and after it (ok,
+  // fail, or info if the outcome is unknown).
   template <class Call>
   auto around(const Traced& what, Call call) const {
     write("invoke", what, {});

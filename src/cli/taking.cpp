@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For people; quoted for a shell.
+// The command line for people to read, quoted for a shell.
 std::string command_line_of(const Options& o) {
   if (o.shell_command) return std::string(*o.shell_command);
   std::string text;
@@ -36,8 +36,8 @@ std::string command_line_of(const Options& o) {
   return text;
 }
 
-// Checked here and not only in enqueue(), so that the message can name a variable or a file before
-// anything is changed.
+// enqueue() checks this as well. Checked here, the message can name a variable or a file, and
+// nothing has been changed yet.
 Result<void> recipe_can(const Options& o, const Traits& t, const Request& request) {
   auto refused = refusal(t, request);
   if (!refused && o.once_per && !t.starts)
@@ -50,8 +50,9 @@ Result<void> recipe_can(const Options& o, const Traits& t, const Request& reques
               fmt::format("{}: {}", called(o, refused->option), refused->why));
 }
 
-// Where a session lasts for both together, a long lock-delay leaves too little of the ttl that can
-// be proven. Names the longest one that fits the start rule, to a hundredth of a second.
+// Where one session must last for ttl and lock-delay together, a long lock-delay leaves too little
+// of the ttl that can be proven. The message names the longest lock-delay that fits the start rule,
+// to a hundredth of a second.
 Result<void> lock_delay_fits(const Options& o, const Store& store,
                              const run::TimingOptions& options) {
   const auto fits = [&](Duration delay) {
@@ -74,15 +75,15 @@ Result<void> lock_delay_fits(const Options& o, const Store& store,
                   store.url.item("tick") ? "" : ", or say the servers' tickTime with ?tick="));
 }
 
-// A lease that outlives this process, and that no keeper renews.
+// Whether the lease outlives this process without a keeper that renews it.
 bool is_detached(const Options& o) { return o.verb == Verb::acquire && !o.hold && !o.keep; }
 
-// Only `dlock renew` renews a detached lease, so the start rule does not apply to it; the shortest
-// ttl does.
+// Computes the times and checks them. Only `dlock renew` renews a detached lease, so the start rule
+// does not apply to it, but the shortest ttl does.
 Result<run::Timing> resolve_timing(const Options& o, const Store& store, bool borrowed) {
   const Traits& t = *store.traits;
   const bool detached = is_detached(o);
-  // If a lock can outlive its process, a kept lock and one that a handle names are leases, too.
+  // If a lock can outlive its process, a kept lock and the lock of a handle are leases, too.
   const bool leased = t.liveness != Liveness::process || (t.detached && (o.keep || borrowed));
   if (detached || leased) TRY_VOID(long_enough(o, store));
   const run::TimingOptions options{
@@ -92,8 +93,7 @@ Result<run::Timing> resolve_timing(const Options& o, const Store& store, bool bo
       run::plan_timing(options, t.proven_of(o.ttl, o.lock_delay, store.url),
                        !detached && leased ? run::EndsBy::lease : run::EndsBy::descriptor);
   if (timing) return timing;
-  // plan_timing names the options; if their values came from the environment alone, the message
-  // says so.
+  // plan_timing names options. If all their values came from the environment, add that.
   std::string flags, variables;
   for (const std::string_view name : {"ttl", "op-timeout", "kill-after"})
     if (given(o, name)) (given_by_flag(o, name) ? flags : variables) += called(o, name) + ": ";
@@ -101,7 +101,7 @@ Result<run::Timing> resolve_timing(const Options& o, const Store& store, bool bo
   return fail(Errc::config, variables + timing.error().message);
 }
 
-// Also a lock directory that is named by two paths.
+// Also true for a lock directory with two paths.
 bool is_same_place(const std::string& place, const Store& store) {
   if (place == place_of(store)) return true;
   const auto other = Url::parse(place);
@@ -113,7 +113,7 @@ bool is_same_place(const std::string& place, const Store& store) {
          one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
-// A warning if a grant is on another backend; empty: none is.
+// Returns a warning if a grant is on another backend; empty: none is.
 std::string elsewhere(const std::vector<InheritedGrant>& grants, const Store& store) {
   for (const InheritedGrant& outer : grants)
     if (!outer.place.empty() && !is_same_place(outer.place, store))
@@ -126,10 +126,10 @@ std::string elsewhere(const std::vector<InheritedGrant>& grants, const Store& st
 
 }  // namespace
 
-// Whether the job can be told what is held. Tokens and numbers that are not known yet count with
-// their most digits.
+// Checks that the variables for the job fit. Tokens and numbers that are not known yet count with
+// the most digits they can have.
 static Result<void> fits_into_environment(const run::Plan& p, const std::vector<Key>& keys) {
-  constexpr std::size_t longest = 128 * 1024;  // of a variable (execve(2))
+  constexpr std::size_t longest = 128 * 1024;  // of one variable (execve(2))
   constexpr pid_t largest_pid = 1 << 22;
   if (p.more_keys.empty() && p.inherited.empty()) return {};
   std::vector<Lease> leases;
@@ -193,7 +193,7 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store) {
   p.timing = timing;
   p.connect_timeout = store.connect_timeout;
   p.place = place_of(store);
-  if (p.handle) {  // the lock is held already
+  if (p.handle) {  // the caller already holds the lock
     p.splay = p.min_hold = 0us;
     p.once_per.reset();
     p.wait.reset();

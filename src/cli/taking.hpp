@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What run and acquire share.
+// Builds the Plan of run and acquire.
 #pragma once
 #include "cli/options/options.hpp"
 #include "cli/store.hpp"
@@ -7,11 +7,11 @@
 
 namespace dlock::cli {
 
-// Everything of a Plan except the job. Errc::usage when the recipe does not support a request, or
-// the times do not fit.
+// Fills in everything but the job. Errc::usage: the recipe does not support the request, or the
+// times do not fit together.
 Result<run::Plan> plan_taking(const Options&, const Store&);
 
-// Of a Plan, the job and its messages.
+// Fills in a Plan's job and output.
 run::Plan plan_job(const Options&, Request);
 
 }  // namespace dlock::cli

@@ -17,14 +17,14 @@
 namespace dlock::cli {
 namespace {
 
-// What the command line asks for, as the store has it.
+// The keys that the command line asks for, as the store reports them.
 struct Found {
   std::vector<KeyView> keys;
-  std::optional<Key> key;  // the only one, asked for by its name; none: a list
+  std::optional<Key> key;  // set: one key was named; not set: a list
   std::string unread;      // why the state of some is not known; empty: it is
 };
 
-// A row of the table for one key was requested, not the full view.
+// Whether one key is shown as a row of the table instead of the full view.
 bool as_row(const Options& o) { return o.csv || o.no_heading || given_by_flag(o, "columns"); }
 
 bool is_taken(const KeyView& k) {
@@ -32,7 +32,7 @@ bool is_taken(const KeyView& k) {
   return state == KeyState::held || state == KeyState::delayed;
 }
 
-// No key of this name was found, so a pattern is one.
+// The store has no key of this name, so the operand may be a pattern.
 bool is_unrecorded(const std::optional<KeyView>& k) {
   return !k || (!k->unread.empty() && k->fence == 0 && k->holders.empty() && k->waiters.empty());
 }
@@ -48,7 +48,7 @@ std::string unread_of(const std::vector<KeyView>& keys, bool missing) {
   return why + "; keys may be missing here";
 }
 
-// Those that the command line asks for, in the order of --sort; the store's is by key.
+// Keeps the keys that the command line asks for, in the order of --sort. The store sorts by key.
 void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
   const std::string pattern(o.operand.value_or(""));
   std::erase_if(keys, [&](const KeyView& k) {
@@ -67,7 +67,7 @@ void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
                    [&](const KeyView& a, const KeyView& b) { return weight(a) > weight(b); });
 }
 
-// The operand is a pattern only if no key has that literal name.
+// The operand is a pattern only if no key has this literal name.
 Result<Found> find(const Options& o, const OpenStore& opened, const Trace& trace) {
   Backend& backend = *opened.backend;
   if (o.operand) {
@@ -89,7 +89,8 @@ Result<Found> find(const Options& o, const OpenStore& opened, const Trace& trace
   return list;
 }
 
-// One key in full asks once more where the recipe notes starts, if there is any record of the key.
+// The full view of one key needs a second request if the recipe notes starts and the key has a
+// record.
 std::string shown(const Options& o, const OpenStore& opened, const Columns& columns,
                   const Found& found, std::size_t width = SIZE_MAX) {
   if (found.key && !o.csv && (o.json || !as_row(o))) {
@@ -103,7 +104,7 @@ std::string shown(const Options& o, const OpenStore& opened, const Columns& colu
                           : table_of(found.keys, columns, o, width);
 }
 
-// The store cannot be reached: the state is unknown, which is not the same as free.
+// The store cannot be reached, so the state is unknown. That is not the same as free.
 tl::unexpected<Error> unknown(const Options& o, const OpenStore& opened, const Columns& columns,
                               const Error& e) {
   if (e.code != Errc::usage && e.code != Errc::config && !o.check) {
@@ -138,7 +139,7 @@ Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Tra
   return ended(unfit(found) ? status_stale : status_ok);
 }
 
-// Values that change with time alone are not compared.
+// Without the values that change with time alone.
 std::string without_times(const std::vector<KeyView>& keys) {
   std::string text;
   for (const KeyView& k : keys) {
@@ -152,14 +153,15 @@ std::string without_times(const std::vector<KeyView>& keys) {
   return text;
 }
 
-// With any result: an unreachable store may be back at the next one. Requests are not traced.
+// Always returns a frame: an unreachable store may be back for the next one. Requests are not
+// traced.
 Frame frame(const Options& o, const OpenStore& opened, const Columns& columns, bool redraw) {
   auto found = find(o, opened, *Trace::open({}));
   if (!found)
     return {redraw ? fmt::format("? {}\n", printable(found.error().message))
                    : json_of_unknown(o, opened, found.error()),
             "?"};
-  if (found->key) found->unread.clear();  // its state says it
+  if (found->key) found->unread.clear();  // the key's state says so already
   Options as = o;
   as.json = !redraw;
   std::string text = shown(as, opened, columns, *found, terminal_size(STDOUT_FILENO).columns);

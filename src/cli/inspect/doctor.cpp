@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// inspect --doctor: is this store fit to keep locks?
+// inspect --doctor: can this store keep locks safely?
 #include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -15,7 +15,7 @@ bool any(const KeyView& k, Predicate is) {
   return std::any_of(k.holders.begin(), k.holders.end(), is);
 }
 
-// The limits that holders and waiters name, each with one of those that name it.
+// Each limit that a holder or waiter asked for, with one of those who asked for it.
 std::map<unsigned, std::string> limits(const KeyView& k) {
   std::map<unsigned, std::string> all;
   const auto add = [&](Mode mode, const Identity& who) {
@@ -84,7 +84,7 @@ const HolderView* removable(const KeyView& k) {
   return found == k.holders.end() ? nullptr : &*found;
 }
 
-// Another program's grant has no token on some recipes.
+// On some recipes the grants of other programs have no token.
 std::string force_options(const HolderView& h) {
   return h.token ? fmt::format("--force --token {}", h.token) : "--force --yes";
 }

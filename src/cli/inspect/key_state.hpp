@@ -10,8 +10,8 @@ namespace dlock::cli {
 
 enum class KeyState {
   held,
-  delayed,  // the holder has vanished and its lock-delay still runs: the key is not granted
-  unknown,  // no holder is found, and the store may have forgotten one
+  delayed,  // the holder has vanished; its lock-delay still blocks the key
+  unknown,  // no holder is found, but the store may have lost a grant
   stale,    // only records whose lease has ended
   free,
 };
@@ -20,23 +20,24 @@ bool never_taken(const KeyView&) noexcept;  // the store has no record of a gran
 KeyState state_of(const KeyView&) noexcept;
 std::string_view state_name(KeyState) noexcept;  // unknown: "?"
 bool has_stale_holder(const KeyView&) noexcept;  // vanished, or its lease has ended
-// What --min-hold left to the store: its job has ended, as the record of the last run says.
+// Whether --min-hold alone still holds the key: the last run's record says that the job has ended.
 bool is_min_hold_remainder(const KeyView&, const HolderView&) noexcept;
-// Why no process reads a request to stop (release --revoke), as far as it can be seen here; empty:
-// its dlock does.
+// Why no process would read a request to stop (release --revoke), as far as this host can see.
+// Empty: the holder's dlock reads it.
 std::string deaf_because(const KeyView&, const HolderView&);
-const HolderView* removable(const KeyView&);   // the first that release --force removes, or null
-std::string force_options(const HolderView&);  // with which it does: "--force --token 7"
-std::size_t holding(const KeyView&) noexcept;  // how many have not ended
+const HolderView* removable(const KeyView&);  // the first that release --force removes, or null
+// the options that remove this holder: "--force --token 7"
+std::string force_options(const HolderView&);
+std::size_t holding(const KeyView&) noexcept;  // the number of holders that have not ended
 
-// "2 of 3 permits", with the limit that all contenders name, or "2 permits"; empty: none is held.
+// "2 of 3 permits" if all contenders ask for the same limit, else "2 permits"; empty: none is held.
 std::string permits(const KeyView&);
-// Limits that differ, and shared locks beside permits, as notes. Removes what remained of
-// --min-hold and is over.
+// Adds notes about different limits, and about shared locks beside permits. Removes holders whose
+// --min-hold is over.
 void note_limits(KeyView&);
 
-// Since the holder's request, by the clocks of its host and ours; nothing if that is unknown or in
-// the future.
+// The time since the holder's request, by the clocks of its host and ours; nothing if it is unknown
+// or in the future.
 std::optional<Duration> age(const Identity&);
 
 }  // namespace dlock::cli

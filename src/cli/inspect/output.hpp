@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What inspect prints. Text from others (keys, names, reasons) goes through printable(). Unknown
-// values are "?", in JSON null; an unknown state is "unknown" there.
+// What inspect prints. Text from others (keys, names, reasons) goes through printable(). An unknown
+// value is "?", in JSON null; an unknown state is "unknown" in JSON.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -11,37 +11,37 @@
 
 namespace dlock::cli {
 
-// One key in full, for people. `starts`: of --once-per, or why they are not known; empty where the
-// recipe notes none.
+// The full view of one key, for people. `starts`: the records of --once-per, or why they are
+// unknown; empty: the recipe keeps none.
 std::string text_of_key(const KeyView&, const OpenStore&, const Result<Starts>& starts = Starts{});
 std::string text_of_unknown_key(const Key&);
 
-// What programs read of a key: the model of the other outputs, too.
+// The JSON of one key, for programs. The table and CSV are made from it.
 nlohmann::ordered_json json_of(const KeyView&);
-// One object, with its newline. `unread`: why it is incomplete; empty: it is complete.
+// One JSON object, with its newline. `unread`: why it is incomplete; empty: it is complete.
 std::string json_of_key(const KeyView&, const OpenStore&, const Result<Starts>&);
 std::string json_of_list(const std::vector<KeyView>&, const OpenStore&, const std::string& unread);
-// Nothing is said about keys that were not seen.
+// The JSON for a store that did not answer. It says nothing about single keys.
 std::string json_of_unknown(const Options&, const OpenStore&, const Error&);
 
 // A column of the table and of CSV.
 struct Column {
   std::string_view name;
   bool usual;           // shown unless --columns says otherwise
-  std::string_view at;  // where it is in the JSON of the key; empty: what `of` says
+  std::string_view at;  // the field in the key's JSON; empty: use `of`
   std::string (*of)(const KeyView&, bool csv) = nullptr;
-  bool known = true;  // false: null there means unknown, "?"; else there is none, "-"
+  bool known = true;  // null in that field means: true: unknown, "?"; false: none, "-"
 };
 using Columns = std::vector<const Column*>;
-// Errc::usage (or config, by the source of the name) lists the known ones.
+// Errc::usage, or Errc::config by the source of the name; the message lists the known columns.
 Result<Columns> choose_columns(const Options&);
-// With --csv for programs: RFC 3339, milliseconds, empty if absent. A table that is wider than
-// `width` loses columns that --columns does not name, the token first.
+// A table for people, or with --csv for programs: RFC 3339, milliseconds, empty if absent. A table
+// wider than `width` loses columns that --columns does not name, the token first.
 std::string table_of(const std::vector<KeyView>&, const Columns&, const Options&,
                      std::size_t width = SIZE_MAX);
 std::string table_of_unknown(const Key&, const Columns&, const Options&);
 
-// inspect --doctor: what the backend found out about its store.
+// inspect --doctor: whether a finding makes the store unfit for locks.
 bool unfit(const std::vector<Finding>&) noexcept;
 std::string text_of_findings(const std::vector<Finding>&, const OpenStore&);
 std::string json_of_findings(const std::vector<Finding>&, const OpenStore&);

@@ -35,7 +35,7 @@ void add(Json& to, const Identity& i) {
   to["asked_at"] = i.since > 0 ? Json(run::utc(i.since)) : Json(nullptr);
 }
 
-// null: the process that took it, or unknown.
+// The processes that keep the lock; null if they are unknown.
 Json kept_by(const KeyView& k, const HolderView& h) {
   if (is_min_hold_remainder(k, h)) return "min-hold";
   if (h.who.kept_by == Identity::KeptBy::keeper) return "keeper";

@@ -29,7 +29,7 @@ std::string first_holder(const KeyView& k, bool csv) {
   return csv || holding(k) <= 1 ? first : fmt::format("{} +{}", first, holding(k) - 1);
 }
 
-// Of a free key the newest granted.
+// The holder's token; of a free key the newest one granted.
 std::string token(const KeyView& k, bool csv) {
   const FencingToken token = k.holders.empty() ? k.fence : k.holders.front().token;
   return token || csv ? fmt::to_string(token) : "";
@@ -43,7 +43,7 @@ std::string notes(const KeyView& k, bool) {
 
 constexpr bool usual = true, unusual = false, perhaps = false;
 
-// Of a table that is too wide for a terminal, one after the other.
+// Columns that a table too wide for the terminal loses, in this order.
 constexpr std::string_view first_to_go[] = {"TOKEN", "MODE", "ASKED"};
 
 constexpr Column all_columns[] = {
@@ -67,7 +67,7 @@ constexpr Column all_columns[] = {
     {"NOTES", unusual, "", notes},
 };
 
-// The time of day if that is unambiguous, else the day; in local time.
+// The local time of day if it is unambiguous, else the day.
 std::string short_time(std::int64_t micros) {
   const std::time_t seconds = micros / 1'000'000;
   std::tm t{};
@@ -101,7 +101,7 @@ Row cells(const KeyView& k, const Columns& columns, bool csv) {
   return row;
 }
 
-// Those of CSV have the unit.
+// CSV headings name the unit (AGE_MS).
 Row headings(const Columns& columns, bool csv) {
   Row row;
   for (const Column* c : columns)

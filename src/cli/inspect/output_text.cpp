@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One key in full, for people.
+// The full view of one key, for people.
 #include <fmt/format.h>
 #include <algorithm>
 #include <csignal>
@@ -20,8 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The lines, each with a word in front that says what it is about; more lines of one thing have
-// none.
+// Lines with a label. Further lines about the same thing have an empty label.
 class Sheet {
  public:
   template <class... Args>
@@ -34,7 +33,7 @@ class Sheet {
   std::string text_;
 };
 
-// "<what> <text>" where there is a text.
+// "<what> <text>"; empty if there is no text.
 std::string with(std::string_view what, const std::string& text) {
   return text.empty() ? "" : fmt::format("{}{}", what, printable(text));
 }
@@ -52,7 +51,7 @@ std::string lease(const HolderView& h) {
   return h.attached ? "lasts as long as its process" : "no end is known";
 }
 
-// What ends a lock whose dlock has ended.
+// Says what will end a lock whose dlock has ended.
 std::string after_its_dlock(const HolderView& h) {
   if (h.who.kept_by == Identity::KeptBy::nobody)
     return "the process that took it has ended, as with acquire";
@@ -81,7 +80,7 @@ std::string program_ended(const ProgramEnded& e) {
 }
 
 void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
-  // another program's has no token
+  // the grant of another program has no token
   sheet.line("holder", "{}, {}{}{}", h.who.text(),
              h.token ? fmt::format("token {}", h.token) : "no token",
              h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "", with(", id ", h.id));
@@ -104,7 +103,7 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
   if (h.revoked) sheet.line("", "was asked to stop (release --revoke)");
 }
 
-// The start noted by --once-per, and how long ago that is where the clock of the backend is known.
+// The start that --once-per noted, and how long ago it was if the backend's clock is known.
 std::string noted_at(std::int64_t at, const Result<Starts>& starts) {
   if (!starts || !starts->last) return run::utc(at);
   const Duration ahead = run::OncePer::ahead(*starts);
@@ -114,8 +113,8 @@ std::string noted_at(std::int64_t at, const Result<Starts>& starts) {
   return fmt::format("{}, {} ago", run::utc(at), format_duration(Duration{starts->now - at}));
 }
 
-// The record of the last run, and the start noted by --once-per, which may be of the same run. One
-// that is newer has no end yet: it runs, or its dlock was killed.
+// Adds the record of the last run and the start noted by --once-per, which may be the same run. A
+// newer start has no end yet: the job runs, or its dlock was killed.
 void add_runs(Sheet& sheet, const KeyView& k, const Result<Starts>& starts) {
   const auto& last = k.last_run;
   const auto noted = starts && starts->last ? starts->last->at : k.noted_start;
@@ -135,7 +134,7 @@ void add_runs(Sheet& sheet, const KeyView& k, const Result<Starts>& starts) {
   if (noted && !same && !newer) sheet.line("once-per", "last started {}", start);
 }
 
-// When each calendar period lets the next one start.
+// Adds when each calendar period allows the next start.
 void add_next_starts(Sheet& sheet, const Starts& s) {
   std::string next;
   using C = run::OncePer::Calendar;
@@ -149,7 +148,7 @@ void add_next_starts(Sheet& sheet, const Starts& s) {
              run::time_zone_name());
 }
 
-// How an operator ends the first holder, the gentlest way first.
+// Adds the commands with which an operator ends the first holder, the gentlest first.
 void add_ways_to_end(Sheet& sheet, const KeyView& k, const OpenStore& opened) {
   const HolderView& h = k.holders.front();
   const std::string release = "dlock release" + opened.options + " --key " + sh_word(k.key);
@@ -173,7 +172,7 @@ std::string state_line(const KeyView& k, const Traits& traits) {
   if (!k.holders.empty()) text += fmt::format(", {}", mode_name(k.holders.front().mode));
   text += with(", ", permits(k));
   if (!never_taken(k)) return text;
-  // those that keep the last run keep the newest token, too
+  // recipes that keep the last run keep the newest token, too
   return text + (traits.keeps_last_run ? ", never taken (the backend has no record)"
                                        : " (this recipe keeps no record of a free key)");
 }

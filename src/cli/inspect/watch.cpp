@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view enter = "\033[?1049h\033[?25l", leave = "\033[?25h\033[?1049l";
 
-// Keys are read without line buffering and echo, and the terminal is restored at the end.
+// Reads keys without line buffering and echo. The destructor restores the terminal.
 class Screen {
  public:
   explicit Screen(bool wanted)
@@ -47,10 +47,10 @@ class Screen {
     ::raise(SIGSTOP);
     resume();
   }
-  // Whether keys are typed for us.
+  // Whether we may read keys.
   bool keys() const noexcept { return keys_ && !in_the_background(STDIN_FILENO); }
 
-  // As much of it as fits; wrapped lines would scroll the first ones out.
+  // As much of the text as fits: wrapped lines would scroll the first ones away.
   static std::string fitted(std::string_view text) {
     const TerminalSize size = terminal_size(STDOUT_FILENO);
     std::string out = "\033[H";
@@ -79,7 +79,7 @@ Result<void> watch(Duration every, bool redraw, const std::function<Frame()>& fr
   sigset_t mine, before;
   sigemptyset(&mine);
   for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH}) sigaddset(&mine, s);
-  // the terminal is restored before any of them takes effect
+  // restore the terminal before a signal takes effect
   ::pthread_sigmask(SIG_BLOCK, &mine, &before);
   const Fd signals(::signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK));
   std::string last;
@@ -95,7 +95,7 @@ Result<void> watch(Duration every, bool redraw, const std::function<Frame()>& fr
       last = now.compare;
       const Deadline next = later(Clock::now(), every);
       for (bool again = false; !again && !over;) {
-        // A reader that left is noticed without writing: POLLERR on the pipe.
+        // POLLERR on the pipe shows that the reader has left, without a write.
         pollfd p[] = {{signals.get(), POLLIN, 0},
                       {screen.keys() ? STDIN_FILENO : -1, POLLIN, 0},
                       {redraw ? -1 : STDOUT_FILENO, 0, 0}};

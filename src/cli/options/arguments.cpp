@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-// Not CLI/CLI.hpp, which adds more. Config and Formatter are needed to link, though neither is
-// used.
+// CLI/CLI.hpp would include more than we need. Linking needs Config and Formatter, which we do not
+// use.
 #include <algorithm>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -16,7 +16,7 @@
 namespace dlock::cli {
 namespace {
 
-// An error, thrown through CLI11, which has no other way out of a parse. CLI11 does not catch it.
+// Thrown through CLI11 to end the parse, since it has no other way out. CLI11 does not catch it.
 struct Refused {
   Error error;
 };
@@ -69,7 +69,7 @@ class Reader {
       const std::size_t equals = word.find('=');
       if (word.starts_with("--") && equals != word.npos) word.insert(equals + 1, 1, mark);
     }
-    // takes words from the back of this very vector, so its size tells which one is being read
+    // CLI11 takes words from the back of this vector, so its size shows which word is being read.
     app_.parse(rest_);
     other_words();
   }
@@ -92,7 +92,8 @@ class Reader {
   }
 
  private:
-  // Whether one of the words can be this option. Some are values: then a row too many is added.
+  // Whether one of the words may be this option. A value may look like an option; then CLI11 gets a
+  // row too many.
   bool named(const Option& o) const {
     return std::any_of(argv_ + 1, argv_ + left_, [&](std::string_view word) {
       if (word.starts_with("--")) return word.substr(2, word.find('=') - 2) == o.name;
@@ -100,16 +101,17 @@ class Reader {
     });
   }
 
-  // CLI11 has found the option. `read`: its value as CLI11 has seen it.
+  // CLI11 has found the option. `read`: the value as CLI11 has read it.
   bool found(const Option& o, std::string_view read) {
-    other_words();  // errors before this option come first
+    other_words();  // report errors before this option first
     const int at = left_ - static_cast<int>(rest_.size());
     if (at == left_) refuse(fmt::format("--{}: needs a value, {}", o.name, o.argument));
     const std::string_view word = argv_[at];
-    letter_ = std::exchange(at_, at) == at ? letter_ + 1 : 1;  // which one of -nvs
+    // the letter's place in a word such as -nvs
+    letter_ = std::exchange(at_, at) == at ? letter_ + 1 : 1;
     const bool marked = read.find(mark) != read.npos, has_value = marked || needs_value(o);
     const std::string_view value = word.substr(has_value ? word.size() + marked - read.size() : 0);
-    // the option is in the word before
+    // the option is in the word before this one
     const bool is_value = needs_value(o) && value.size() == word.size();
     if (!is_value && letter_ == 1)
       if (auto error = long_with_one_dash(to_.verb, word)) refuse(std::move(*error));
@@ -124,14 +126,15 @@ class Reader {
   void set(const Option& o, std::string_view value) {
     if (const auto done = o.set(to_, value); !done)
       refuse({done.error().code, fmt::format("--{}: {}", o.name, done.error().message)});
-    if (o.choice == Choice::verbosity)  // of -q and -v the last one counts
+    if (o.choice == Choice::verbosity)  // the last of -q and -v decides
       std::erase_if(to_.values, [&](const Given& g) {
         return g.option != &o && g.option->choice == Choice::verbosity;
       });
     to_.values.push_back({&o, value, Source::flag});
   }
 
-  // Words that CLI11 has found since the last time and that are no options of this verb.
+  // Handles the words that CLI11 has read since the last call and that are no options of this
+  // command.
   void other_words() {
     const std::size_t count = app_.remaining_size();
     if (others_ == count) return;
@@ -142,7 +145,7 @@ class Reader {
         refuse(unknown_long(to_.verb, word.substr(2, word.find('=') - 2)));
       if (auto error = long_with_one_dash(to_.verb, word)) refuse(std::move(*error));
       if (word.size() > 1 && word[0] == '-') refuse(unknown_letter(to_.verb, word[1]));
-      add_operand(*std::find(argv_ + 1, argv_ + left_, word), true);  // the same bytes, in argv
+      add_operand(*std::find(argv_ + 1, argv_ + left_, word), true);  // pass the bytes in argv
     }
   }
 

@@ -3,9 +3,10 @@
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_ENABLE_UNRELEASED_FEATURES 0
-// Debian's toml++ 3 asserts that a time begins with a digit, and that what is no ASCII outside of
-// strings is a space; an optimising compiler may then assume it. A file may hold other text, which
-// toml++ checks again behind the first, and is to take for no space at the second.
+// toml++ 3 in Debian asserts that a time begins with a digit, and that a non-ASCII character
+// outside of strings is a space. An optimising compiler may then assume both. Files may hold other
+// text. toml++ checks the digit again after the assertion, and does not treat the character as a
+// space at the second check.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_ASSERT(condition) static_assert(true)
@@ -59,7 +60,7 @@ Result<void> add(std::vector<Entry>& to, const toml::table& table, const std::st
 
 constexpr std::size_t longest_file = 1 << 20;
 
-// nullopt: does not exist.
+// nullopt: the file does not exist.
 Result<std::optional<std::string>> contents(const ConfigFile& file) {
   const Fd fd = open_to_read(file.path);
   if (!fd && !file.required && (errno == ENOENT || errno == ENOTDIR))
@@ -68,7 +69,7 @@ Result<std::optional<std::string>> contents(const ConfigFile& file) {
     return fail(Errc::config, fmt::format("{}: {}", printable(file.path), why));
   };
   if (!fd) return refuse(::strerrordesc_np(errno));
-  // Users who can write there decide where the locks are.
+  // Whoever can write to this file decides where the locks are.
   if (const auto why = distrust(fd.get(), {.forbidden = S_IWOTH, .regular = false}); !why.empty())
     return refuse(why);
   auto text =
@@ -132,7 +133,7 @@ Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& fil
     for (Entry& e : lines) {
       const bool chosen = !profile.empty() && e.profile == profile;
       known |= chosen;
-      // another profile, or an empty one
+      // an entry of another profile, or an empty one
       if ((!e.profile.empty() && !chosen) || e.name.empty()) continue;
       e.layer = chosen ? i : count + i;
       entries.push_back(std::move(e));

@@ -25,31 +25,31 @@ struct Entry {
   unsigned number = 0;    // line
   std::string where{};    // "/etc/dlock/config.toml:3"
   unsigned layer = 0;     // 0 has the highest priority, one for each table
-  std::string backend{};  // of a secret: that of the same table, the only one that it is for
+  std::string backend{};  // the backend in the same table: a secret is for this backend only
 };
 
-// Files of secrets and of TLS, which must not reach another backend than the one they are for.
+// Options that name secret or TLS files. They must not reach another backend than their own.
 bool is_secret(std::string_view option) noexcept;
 
-// --config, then the user's file, then the system's; a missing file is skipped, except for
-// --config. Parsed only when it exists.
+// Reads --config, then the user's file, then the system's. A missing file is skipped, unless
+// --config names it. TOML is parsed only if a file exists.
 Result<std::vector<Entry>> read_configuration(const Options&);
 
 struct ConfigFile {
   std::string path;
   bool required;
 };
-// The same for these files, in order of priority. The chosen profile overrides everything outside
-// of it, in every file. Errc::config: unreadable, writable by others, not TOML, a profile that no
-// file has, or a table with a secret that names no backend.
+// Reads these files, in order of priority. The chosen profile overrides everything outside of it,
+// in every file. Errc::config: a file is unreadable, writable by others or not TOML; no file has
+// the profile; or a table has a secret but no backend.
 Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>&,
                                               std::string_view profile);
 
-// The TOML subset that dlock reads; no other file uses the library. Without layers and backends, in
-// the order of the document. Errc::config: not TOML, another table, or a value that is neither
-// text, a number nor true or false.
+// Parses the TOML subset that dlock reads; no other source uses the library. Entries are in the
+// order of the document, without layers and backends. Errc::config: not TOML, another table, or a
+// value that is neither text, a number nor true or false.
 Result<std::vector<Entry>> parse_toml(std::string_view text, std::string_view path);
 
-std::string toml_version();  // of the library
+std::string toml_version();  // the library's version
 
 }  // namespace dlock::cli

@@ -11,21 +11,21 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// "the message", after the name of the command.
+// An error that begins with the command's name.
 tl::unexpected<Error> wrong(const Options& o, std::string_view message, Errc code = Errc::usage) {
   return fail(code, fmt::format("{}: {}", info(o.verb).name, message));
 }
 
 tl::unexpected<Error> missing(const Options& o, std::string_view what) {
-  constexpr std::string_view any = "[OPTION...] ";  // not in the way of what is missing
+  constexpr std::string_view any = "[OPTION...] ";  // the message leaves this out
   std::string_view usage = info(o.verb).usage;
   usage.remove_prefix(usage.starts_with(any) ? any.size() : 0);
   return wrong(o, fmt::format("{}; usage: dlock {} {}", what, info(o.verb).name, usage));
 }
 
-// The rules of the table below; `b`: one name, or several with a space between.
+// The rules of the table below. `b` is one name, or several with spaces between.
 
-// The two, or the first and any of the others, exclude each other.
+// `a` excludes each name of `b`.
 Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
   while (!b.empty())
     if (const auto other = next_part(b, ' '); given(o, a) && given(o, other))
@@ -35,7 +35,7 @@ Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
   return {};
 }
 
-// The same for the command line alone: a variable or a file is shared by many commands.
+// The same on the command line only: many commands share variables and files.
 Result<void> flags_apart(const Options& o, std::string_view a, std::string_view b) {
   while (!b.empty())
     if (const auto other = next_part(b, ' '); given_by_flag(o, a) && given_by_flag(o, other))
@@ -43,7 +43,7 @@ Result<void> flags_apart(const Options& o, std::string_view a, std::string_view 
   return {};
 }
 
-// `a` says a form of output, as does --output.
+// `a` chooses a form of output, as --output does.
 Result<void> form_apart(const Options& o, std::string_view a, std::string_view b) {
   if (!(a == "json" ? o.json : o.csv)) return {};
   const bool by_switch = given_by_flag(o, a);
@@ -55,7 +55,7 @@ Result<void> form_apart(const Options& o, std::string_view a, std::string_view b
   return {};
 }
 
-// A flag without a meaning of its own.
+// `a` means something only together with `b`.
 Result<void> goes_with(const Options& o, std::string_view a, std::string_view b) {
   if (!given_by_flag(o, a) || given(o, b)) return {};
   return wrong(o, fmt::format("--{} goes with --{}", a, b));
@@ -110,7 +110,7 @@ Result<void> busy_is_failure(const Options& o, std::string_view a, std::string_v
       blame(o, a));
 }
 
-// JSON output would show the holders and ask.
+// JSON output cannot show the holders and ask.
 Result<void> needs_no_dialogue(const Options& o, std::string_view, std::string_view) {
   if (!o.force || !o.json || o.token || o.yes) return {};
   return wrong(o, "--force with JSON output needs --token N or --yes");
@@ -140,7 +140,7 @@ struct Rule {
   std::string_view a{}, b{};
 };
 
-// The first that does not hold is the error.
+// The first broken rule is the error.
 constexpr Rule rules[] = {
     {~0U, apart, "quiet", "verbose"},
     {~config, needs_backend, "backend"},
@@ -189,7 +189,7 @@ constexpr Rule rules[] = {
     {benching, apart, "progress", "no-progress"},
 };
 
-// "text|json|env" of --output.
+// The forms of --output: "text|json|env".
 std::string_view forms_of(Verb v) noexcept {
   const Option* const own = find_option("output", bit(v));
   return own ? own->argument : "text|json";

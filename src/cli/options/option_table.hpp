@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table of options: parsing, --help, DLOCK_<NAME>, configuration files and completion come from
-// it.
+// The one table of options. Parsing, --help, DLOCK_<NAME>, configuration files and completion are
+// made from it.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -22,18 +22,19 @@ constexpr Verbs taking = run | acquire, jobs = run | fence,
 
 enum class Group : std::uint8_t { common, subject, taking, job, result };
 
-// Options of one choice: one of them on the command line overrides the environment twins of all.
+// Options of one choice exclude each other: one of them on the command line overrides the variables
+// of all.
 enum class Choice : std::uint8_t { none, waiting, mode, verbosity, format, length };
 
 struct Option {
   const char* name;  // "wait" for --wait
   char letter;       // 'w' for -w; 0: none
-  // "D" in --wait=D; "[D]": it may be missing; "=D": only behind =; null: a switch
+  // "D" in --wait=D; "[D]": optional; "=D": only after =; null: a switch
   const char* argument;
   Verbs verbs;
   Group group;
   std::string_view help;
-  // its message names the value and what is allowed, not the option
+  // its error names the value and what is allowed, not the option
   Result<void> (*set)(Options&, std::string_view);
   bool twin = false;          // read from DLOCK_WAIT when it is not on the command line
   std::string_view preset{};  // the default, in words; empty: none, or false
@@ -42,38 +43,39 @@ struct Option {
 
 std::span<const Option> option_table() noexcept;
 
-// On the command line.
+// Whether the command accepts the option on its command line.
 inline bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)) != 0; }
 
-// From variables and files. `config` reads what any command does, each name once.
+// Whether the command reads the option from variables and files. `config` reads the options of all
+// commands, each name once.
 bool reads(const Option&, Verb) noexcept;
 
-// Each row given to CLI11 costs a comparison with every row before it, so it gets only those that
-// the words can mean. A test gives it all of them: no name may occur twice.
+// CLI11 compares each row with all rows before it, so it gets only rows that the words may mean. A
+// test gives it all rows, to show that no name occurs twice.
 enum class Rows { named, all };
 
-// argv[0] is the verb. Options before the first `--` and, for run and fence, the command after it,
-// read by CLI11. Errc::usage for the first error. Does not reorder argv.
+// Reads the options before the first `--` with CLI11 and, for run and fence, the command after it.
+// argv[0] is the command. Errc::usage for the first error. Does not reorder argv.
 Result<void> read_arguments(Options&, int argc, char** argv, Rows = Rows::named);
 
 std::string_view cli11_version() noexcept;
 
-// What several options say together (option_rules.cpp). Parts of parse(), but for the setter.
+// Rules between options (option_rules.cpp). parse() calls them, except set_output.
 
-// The only word of a command is its key, as if --key were before it; that of check is a sequencer,
-// unless a token or a handle says what is checked. (The key of inspect may be a pattern, and stays
-// Options::operand.)
+// Treats the only word as the key, as if --key were before it. For check the word is a sequencer,
+// unless a token or a handle says what to check. inspect keeps the word as Options::operand, since
+// it may be a pattern.
 Result<void> operand_as_key(Options&);
 
-// Contradictions, and what is missing.
+// Refuses contradictions and missing options.
 Result<void> check_rules(const Options&);
 
-// Setter of --output. Errc::usage: no command has this form.
+// The setter of --output. Errc::usage: no command has this form.
 Result<void> set_output(Options&, std::string_view);
 
-// After all sources were read: Options::output and its switches say the same. Errc::usage: on the
-// command line they contradict each other, or the form is that of another command. A variable or
-// file is shared by several commands, so there such a form is ignored.
+// Makes Options::output and its switches agree, after all sources were read. Errc::usage: they
+// contradict each other on the command line, or the form belongs to another command. Several
+// commands share a variable or file, so there a form of another command is ignored.
 Result<void> choose_output(Options&);
 
 }  // namespace dlock::cli

@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::string_view prefix = "DLOCK_";
 
-// The effective value of those given: the command line is read first, later sources only fill gaps.
+// The value in force. The command line is read first, and later sources only fill gaps.
 const Given* find(const Options& o, std::string_view name) noexcept {
   for (const Given& g : o.values)
     if (!g.off && name == g.option->name) return &g;
   return nullptr;
 }
 
-// A choice made at a higher priority is not overridden by another option of the same choice.
+// Whether a source of higher priority has already set this option or another of its choice.
 bool decided(const Options& to, const Given& by) {
   const auto outweighs = [&](const Given& g) {
     return g.source != by.source ? g.source < by.source : g.layer < by.layer;
@@ -34,7 +34,7 @@ bool decided(const Options& to, const Given& by) {
   });
 }
 
-// The value of a twin, which for a switch may be "no".
+// Sets an option from a variable or file, where a switch may be "no".
 Result<void> set_twin(Options& to, Given given) {
   if (decided(to, given)) return {};
   if (!given.option->argument) {
@@ -57,9 +57,9 @@ struct Variable {
   std::string_view name, value;
 };
 
-// Of no option: a misspelt one must not lead to another store than intended. Exempt are those of
-// dlock itself (for a job, and the password), of its tests, and those that Kubernetes sets for a
-// service named dlock.
+// Whether no option has this variable: a misspelt name must not lead to the wrong store. Exempt are
+// the variables of jobs, passwords and tests, and those that Kubernetes sets for a service named
+// dlock.
 bool is_unknown(const Variable& v) {
   constexpr std::string_view own[] = {"PASSWORD", "SENTINEL_PASSWORD",
                                       "HELD",     "KEY",
@@ -74,14 +74,14 @@ bool is_unknown(const Variable& v) {
          std::find(std::begin(own), std::end(own), rest) == std::end(own) && !of_an_option(v.name);
 }
 
-// Of an option that only a command line has.
+// Whether only the command line can set this option.
 bool is_fixed(const Variable& v) {
   const auto table = option_table();
   return std::any_of(table.begin(), table.end(),
                      [&](const Option& o) { return environment_name(o.name) == v.name; });
 }
 
-// Those of the environment that begin with DLOCK_.
+// The environment's variables that begin with DLOCK_.
 std::vector<Variable> variables() {
   std::vector<Variable> all;
   for (char** e = ::environ; *e; ++e) {
@@ -94,14 +94,15 @@ std::vector<Variable> variables() {
 
 Result<void> from_environment(Options& to) {
   const auto all = variables();
-  if (all.empty()) return {};  // the usual case, and it saves half of the parsing time
+  if (all.empty()) return {};  // the usual case; it saves half of the parsing time
   for (const Option& o : option_table()) {
     if (!reads(o, to.verb)) continue;
     const std::string name = environment_name(o.name);
     const auto set =
         std::find_if(all.begin(), all.end(), [&](const Variable& v) { return v.name == name; });
     if (set == all.end() || decided(to, {&o, set->value, Source::environment})) continue;
-    // Set and empty is an error, not "unset": it must not lead to another store than intended.
+    // A variable that is set but empty is an error: it must not lead to another store than
+    // intended.
     if (set->value.empty())
       return fail(Errc::config,
                   fmt::format("{}: is set but empty; unset it or give it a value", name));
@@ -119,13 +120,13 @@ Result<void> from_environment(Options& to) {
 }
 
 Result<void> from_configuration(Options& to) {
-  // Several rows can have one name, each for other commands (bench has its own --backend).
+  // Several rows can share a name, each for other commands (bench has its own --backend).
   const auto settable = [](std::string_view name, Verb verb) -> const Option* {
     for (const Option& o : option_table())
       if (name == o.name && reads(o, verb)) return &o;
     return nullptr;
   };
-  // what is read are views into them, which last as long as the process
+  // options keep views into the entries, which must last as long as the process
   static auto* const kept = new std::deque<std::vector<Entry>>;
   TRY(read, read_configuration(to));
   const std::vector<Entry>& entries = kept->emplace_back(std::move(read));
@@ -136,7 +137,7 @@ Result<void> from_configuration(Options& to) {
     const auto wrong = [&](std::string_view why) {
       return fail(Errc::config, fmt::format("{}: {}: {}", e.where, e.name, why));
     };
-    if (e.name == "require-backend") {  // no option: no source undoes it
+    if (e.name == "require-backend") {  // not an option: no other source can undo it
       const auto is_on = parse_switch(e.value);
       if (!is_on) return wrong(is_on.error().message);
       if (*is_on && to.backend_required_by.empty()) to.backend_required_by = e.where;
@@ -154,7 +155,7 @@ Result<void> from_configuration(Options& to) {
                 .where = e.where,
                 .layer = e.layer,
                 .backend = e.backend};
-    if (is_secret(e.name)) to.values.push_back(given);  // counts or not when the backend is known
+    if (is_secret(e.name)) to.values.push_back(given);  // counted once the backend is known
     else if (const auto done = set_twin(to, given); !done) return wrong(done.error().message);
   }
   return {};
@@ -213,7 +214,7 @@ Result<void> parse(Options& to, int argc, char** argv) {
   if (done && to.help) return done;
   if (done) done = operand_as_key(to);
   if (done) done = from_environment(to);
-  // also of an acquire that is wrong: a file may ask for lines for eval
+  // Also read the files for an acquire with an error: a file may ask for lines for eval.
   if (done || to.verb == Verb::acquire)
     if (auto files = from_configuration(to); done) done = std::move(files);
   if (done) done = choose_output(to);

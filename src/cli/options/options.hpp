@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line, its environment twins and the configuration files.
+// The command line, its environment variables and the configuration files.
 //
-// Long names are accepted in full only: a script must not break when an option is added. Text is
-// kept as views into argv and the environment, which last as long as the process.
+// Long names must be given in full: a script must not break when an option is added. Text is kept
+// as views into argv and the environment, which last as long as the process.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,14 +19,14 @@ namespace dlock::cli {
 
 enum class Verb { run, acquire, renew, release, check, fence, inspect, bench, config };
 
-using Verbs = unsigned;  // a set of them
+using Verbs = unsigned;  // a set of Verb
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
 
 enum class Output { text, json, env, csv };
 
 struct Option;
 
-// The source of an option's value.
+// Where an option's value came from.
 enum class Source : std::uint8_t { flag, environment, config };
 struct Given {
   const Option* option;
@@ -35,10 +35,10 @@ struct Given {
   std::string_view where{};    // config: "/etc/dlock/config.toml:3"
   unsigned layer = 0;          // config: 0 has the highest priority
   bool off = false;            // a switch that was set to "no"
-  std::string_view backend{};  // a secret of a table: the backend that the table names
+  std::string_view backend{};  // for a secret in a file's table: the backend that the table names
 };
 
-// Of the verbs that use a store.
+// Options of the commands that use a store.
 struct StoreOptions {
   std::string_view backend = "file:", recipe;
   std::optional<Duration> op_timeout;
@@ -48,8 +48,8 @@ struct StoreOptions {
   bool tls_insecure = false;
 };
 
-// Of run and acquire; some of fence and release, too. RunOptions::command: what follows the first `--`;
-// null: there was none.
+// Options of run and acquire, and some of fence and release. RunOptions::command: the words after the
+// first `--`; null: there was no `--`.
 struct TakingOptions : run::RunOptions {
   Mode mode = Mode::exclusive;
   unsigned limit = UINT_MAX;
@@ -68,7 +68,7 @@ struct AcquireOptions {
   bool hold = false, keep = false;
   std::optional<int> watch_pid;
   Duration max_hold{std::chrono::hours{1}};
-  // lines for eval (say.hpp); as far as it is known when the rest is wrong
+  // lines for eval (say.hpp); set as far as known, also when the rest of the command line is wrong
   bool env_requested = false;
 };
 
@@ -89,7 +89,7 @@ struct BenchOptions : bench::Measurement {          // no scenario: uncontended,
   std::string_view html;
 };
 
-// All of them: a verb reads its own and those that it shares.
+// The options of all commands. A command reads its own and the shared ones.
 struct Options : run::OutputOptions,
                  StoreOptions,
                  TakingOptions,
@@ -99,49 +99,48 @@ struct Options : run::OutputOptions,
                  InspectOptions,
                  BenchOptions {
   Verb verb{};
-  bool help = false, all_help = false;  // all_help: --help=all
+  bool help = false, all_help = false;  // all_help: --help=all was given
   std::string_view config, profile;
 
   std::vector<std::string_view> keys;               // in the given order
-  std::optional<std::string_view> handle, operand;  // operand: SEQUENCER or K
+  std::optional<std::string_view> handle, operand;  // operand: the only word, SEQUENCER or K
   std::optional<FencingToken> token;
 
   Output output = Output::text;
   bool json = false, csv = false;   // the same, once all is read
-  std::string_view foreign_output;  // of --output: another command's form (option_rules.cpp)
+  std::string_view foreign_output;  // --output had a form of another command (option_rules.cpp)
 
   std::string_view state;  // fence
   bool report = false;     // config
 
-  // where a file says that a backend must be given: "/etc/dlock/config.toml:1"; empty: none does
+  // the place in a file that requires a backend: "/etc/dlock/config.toml:1"; empty: none does
   std::string_view backend_required_by;
 
   std::vector<Given> values;  // in the order in which it was read
 };
 
-// The first row of this name that one of the verbs has; null: there is none.
+// The first row with this name that at least one command of the set has; null: no row.
 const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
 
 std::string environment_name(std::string_view option);  // "DLOCK_WAIT"
 
-// argv[0] is that of Options::verb. Errc::usage, or Errc::config for the environment. Does not
-// reorder argv.
+// Reads all sources and checks the result. argv[0] is the command's name. Errc::usage, or
+// Errc::config for the environment and files. Does not reorder argv.
 Result<void> parse(Options&, int argc, char** argv);
 
-// "DLOCK_A, DLOCK_B": variables that no verb reads. Empty: none.
+// The variables that no command reads, as "DLOCK_A, DLOCK_B"; empty: there are none.
 std::string unknown_variables();
 
-// True if the option of this long name was set at all / by the command line.
+// Whether any source, or the command line, has set the option of this long name.
 bool given(const Options&, std::string_view name) noexcept;
 bool given_by_flag(const Options&, std::string_view name) noexcept;
 
-// "--wait", "DLOCK_WAIT" or "/etc/dlock/config.toml:3: wait": the name in messages, by the source
-// of the value.
+// The option's name in messages, by the source of its value: "--wait", "DLOCK_WAIT" or
+// "/etc/dlock/config.toml:3: wait".
 std::string called(const Options&, std::string_view name);
 std::string called(const Given&);
 
-// The code of an error in the value of this option: usage for the command line, config for
-// everything else.
+// The error code for a wrong value of this option: usage on the command line, config elsewhere.
 Errc blame(const Options&, std::string_view name) noexcept;
 
 }  // namespace dlock::cli

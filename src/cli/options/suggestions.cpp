@@ -12,10 +12,10 @@
 namespace dlock::cli {
 namespace {
 
-constexpr std::size_t longest_name = 32;  // no name is longer
+constexpr std::size_t longest_name = 32;  // longer than every name
 
-// Insertions, deletions, replacements and transpositions that turn `a` into `b` (optimal string
-// alignment).
+// Counts insertions, deletions, replacements and transpositions that turn `a` into `b` (optimal
+// string alignment).
 std::size_t mistakes(std::string_view a, std::string_view b) {
   std::array<std::array<std::size_t, longest_name + 1>, longest_name + 1> d{};
   for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -32,7 +32,7 @@ std::size_t mistakes(std::string_view a, std::string_view b) {
 
 constexpr std::string_view no_exclusive = "no option at all (a lock without -s is exclusive)";
 
-// Names that other programs use.
+// Names that other programs use for our options.
 constexpr struct {
   std::string_view typed, meant, shown;
 } elsewhere_called[] = {
@@ -57,8 +57,8 @@ std::string_view called_here(std::string_view typed, Verb verb) {
   return {};
 }
 
-// Two rows of one name are one option, as --wait of run and of release, if both take a value or
-// neither does: --hold of acquire and --hold=D of bench are two.
+// Two rows of one name are one option if both or neither take a value: --wait of run and of release
+// are one, --hold of acquire and --hold=D of bench are two.
 bool has_value(const Option& o) noexcept { return o.argument != nullptr; }
 
 Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::string_view hint) {
@@ -85,7 +85,7 @@ std::string_view nearest(std::string_view wrong, std::span<const std::string_vie
     return *std::find_if(names.begin(), names.end(), begun);
 
   std::string_view best;
-  // short words are similar to everything
+  // a short word resembles every name
   std::size_t fewest = std::clamp<std::size_t>((wrong.size() + 1) / 2, 2, 3);
   for (const std::string_view name : names) {
     if (name.size() > longest_name) continue;
@@ -124,7 +124,7 @@ std::optional<Error> long_with_one_dash(Verb verb, std::string_view word) {
 
 std::string meant_variable(std::string_view name, Verb verb) {
   if ((name == "URL" || name == "HOST") && find_option("backend", bit(verb))) return "BACKEND";
-  // compared without the prefix, which is half of a short name
+  // compare without the prefix, which is half of a short name
   const std::size_t prefix = environment_name("").size();
   std::vector<std::string> twins;
   for (const Option& o : option_table())

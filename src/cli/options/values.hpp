@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of options: parsed strictly, and set. Every error is Errc::usage and names the value and
-// what is allowed.
+// Parses the values of options strictly, and sets them. Every error is Errc::usage and names the
+// value and what is allowed.
 #pragma once
 #include <fmt/format.h>
 #include <algorithm>
@@ -45,7 +45,7 @@ Result<void> text(Options& o, std::string_view value) {
   return any_text<Field>(o, value);
 }
 
-// One more of several, each once.
+// Adds a value to a list; the same value twice is an error.
 template <auto Field>
 Result<void> added_text(Options& o, std::string_view value) {
   auto& all = o.*Field;
@@ -56,7 +56,7 @@ Result<void> added_text(Options& o, std::string_view value) {
   return {};
 }
 
-// What a function makes of the text.
+// Sets the field to what a function makes of the text.
 template <auto Parse, auto Field>
 Result<void> parsed(Options& o, std::string_view value) {
   TRY(made, Parse(value));
@@ -83,7 +83,7 @@ Result<void> number(Options& o, std::string_view value) {
   return {};
 }
 
-// One of the words "a|b|c", which are in the order of the field's values.
+// Sets the field by its place among the words "a|b|c".
 template <const auto& Choices, auto Field>
 Result<void> choice(Options& o, std::string_view value) {
   TRY(index, parse_choice(value, Choices));

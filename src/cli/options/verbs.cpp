@@ -63,7 +63,7 @@ constexpr VerbInfo table[] = {
 
 constexpr std::size_t line_width = 80, option_column = 30;
 
-// `text` wrapped at line_width; the first line begins at `column`, the others are indented to it.
+// Wraps `text` at line_width. The first line begins at `column`; the others are indented to it.
 std::string wrapped(std::string_view text, std::size_t column) {
   std::string out;
   std::size_t at = column;
@@ -82,7 +82,7 @@ std::string wrapped(std::string_view text, std::size_t column) {
   return out + '\n';
 }
 
-// "  left      what it means"; a left side that is too long gets its own line.
+// "  left      meaning". A left side that is too long gets a line of its own.
 std::string entry(std::string_view left, std::string_view meaning, std::size_t column) {
   const bool fits = left.size() + 2 <= column;
   return fmt::format(
@@ -114,7 +114,7 @@ std::string_view heading(Group g) {
   return "";
 }
 
-// The options that --help shows; --help=all shows the rest as well.
+// --help shows these options, and --help=all shows the rest, too.
 constexpr std::string_view everyday =
     " key handle state token force yes revoke if-held nonblock wait limit shared reason command "
     "kill-after max-run min-hold once-per explain hold keep until-success output json csv columns "
@@ -122,7 +122,7 @@ constexpr std::string_view everyday =
     "verbose help conflict-exit-code report ";
 
 bool is_everyday(const Option& o, Verb v) {
-  if (v == Verb::run && o.group == Group::result) return false;  // of --explain
+  if (v == Verb::run && o.group == Group::result) return false;  // only --explain uses them
   return everyday.find(fmt::format(" {} ", o.name)) != everyday.npos;
 }
 

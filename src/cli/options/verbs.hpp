@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs, and the texts of dlock about itself: help, version, pages of the manual.
+// The commands, and what dlock prints about itself: help, version, pages of the manual.
 #pragma once
 #include <optional>
 #include <span>
@@ -13,9 +13,9 @@ struct VerbInfo {
   Verb verb;
   std::string_view name;
   std::string_view usage;    // what follows the name
-  std::string_view summary;  // for the list of verbs
+  std::string_view summary;  // shown in the list of commands
   std::string_view about;    // a paragraph for its --help
-  std::string_view example;  // one line for its --help
+  std::string_view example;  // shown by its --help
 };
 
 std::span<const VerbInfo> verbs() noexcept;  // in the order of enum Verb
@@ -23,18 +23,18 @@ const VerbInfo& info(Verb) noexcept;
 std::optional<Verb> find_verb(std::string_view name) noexcept;
 
 std::string general_help();   // dlock --help
-std::string verb_help(Verb);  // dlock VERB --help: the options of every day and an example
+std::string verb_help(Verb);  // dlock VERB --help: the everyday options and an example
 std::string full_help(Verb);  // dlock VERB --help=all: every option and its variable
 std::string short_usage();    // printed by dlock without arguments
 
 std::string_view version() noexcept;  // "1.0.0"
 
-// dlock --version: version and commit, backends and recipes (built in or not), linked libraries.
+// dlock --version: version and commit, backends and recipes (with those not built in), libraries
 std::string version_text();
-std::string version_json();  // the same as one object
+std::string version_json();  // the same as one JSON object
 
 struct ManualPage {
-  std::string_view name;  // "redis", of dlock-redis(7)
+  std::string_view name;  // "redis" for dlock-redis(7)
   std::string_view text;
 };
 
