@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For inspect --doctor: what a store says of itself, and what that means for locks.
+// Used by inspect --doctor: what a store reports of itself, and what that means for locks.
 #pragma once
 #include <iterator>
 #include <string>
@@ -17,7 +17,8 @@ class Findings {
  public:
   explicit Findings(std::string of = {}) : of_(std::move(of)) {}
 
-  // One check: the fact and its value, the judgement, and the advice unless that is good.
+  // Adds one check: the fact, its value and the judgement; and the advice, unless the value is
+  // good.
   void add(std::string_view what, std::string value, Finding::Level level,
            std::string_view advice = {}) {
     const bool good = level == Finding::Level::good;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One exchange with a server: how long it may take, and the errors that every store reports alike,
-// "<what> at <where>: ...".
+// One exchange with a server: its time limit, and the errors that every store reports in the same
+// form, "<what> at <where>: ...".
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace dlock {
 
-// How long to wait. `interrupt_fd` readable ends the wait early; it is not read.
+// How long to wait. The wait ends early when `interrupt_fd` is readable; nobody reads from it.
 struct Wait {
   Deadline until;
   int interrupt_fd = -1;
@@ -17,34 +17,35 @@ struct Wait {
   bool over() const noexcept { return Clock::now() >= until; }
   bool interrupted() const noexcept;
 };
-// Until `events` happen on `fd` (true; or it is broken, which the next read or write reports), or
-// the wait is over.
+// Waits for `events` on `fd`. True: they happened, or the descriptor is broken, which the next read
+// or write reports. False: the wait is over.
 bool wait_for(int fd, short events, const Wait&) noexcept;
 
-// Errc::unavailable: this server is read-only, whatever its account may do.
+// Errc::unavailable: this server is read-only, whatever rights the account has.
 Result<void> writable(const std::string& where, bool read_only);
 
-// Sleeps; true: the whole time.
+// Sleeps. True: for the whole time; false: interrupted.
 bool nap(Duration, int interrupt_fd) noexcept;
-// The pause after so many failures of the same request. Random, so that clients with the same
+// The pause after this number of failures of one request. Random, so that clients with the same
 // problem do not retry in step.
 Duration pause_after(unsigned failures) noexcept;
 
 // What may help when a server refused a request.
 enum class Remedy {
   later,      // nothing was written: the same request may succeed in a moment
-  reconnect,  // the connection is gone; whether it was carried out is unknown
-  elsewhere,  // this server is not the right one, or does not write now; another may be
+  reconnect,  // the connection is gone; it is unknown whether the request was carried out
+  elsewhere,  // this server is the wrong one, or does not accept writes now; try another
   create,     // a table is missing
-  send_text,  // the server lacks the script; send its text once
+  send_text,  // the server does not know the script; send its text once
   none,       // an administrator has to change something first
 };
 
 Error no_answer(std::string_view what, std::string_view where);        // Errc::timed_out
 Error malformed_reply(std::string_view what, std::string_view where);  // Errc::protocol
-// Errc::usage: `record`, "node x", is of a layout that only a newer dlock knows.
+// Errc::usage: `record`, such as "node x", has a layout that only a newer dlock knows.
 Error newer_record(std::string_view record, std::string_view where, unsigned layout);
-// `text` comes from the server: it is made printable and short. `advice`: for people, may be empty.
+// `text` comes from the server, so it is made printable and short. `advice` is for people and may
+// be empty.
 Error refused(Errc, std::string_view what, std::string_view where, std::string_view text,
               std::string_view advice);
 

@@ -23,7 +23,7 @@ Holders Holders::changed_to(const LockState& s, const Owner* me, Micros skew) co
 }
 
 std::optional<EndedRun> run_of(const Holders& holders, const Owner& me, std::string_view ended) {
-  constexpr std::size_t longest_who = 4000;  // of the bytes of last_run
+  constexpr std::size_t longest_who = 4000;  // in bytes of last_run
   const auto h = std::find_if(holders.list.rbegin(), holders.list.rend(),
                               [&](const auto& one) { return one.owner == me; });
   if (ended.empty() || h == holders.list.rend()) return std::nullopt;
@@ -62,8 +62,7 @@ std::optional<Holders> decode(std::string_view text) {
     h.deadline = in.number<Micros>();
     h.delay = in.number<Micros>();
     h.meta = in.who();
-    // An expired grant of the same owner may stand beside its new one; the new one comes later and
-    // counts.
+    // An expired grant of an owner may precede its new grant; the later line counts.
     out.granted.insert_or_assign(h.owner, granted);
     out.list.push_back(std::move(h));
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The holders of a key in a column of a database: human-readable text, one line each.
+// The record of a key's holders in a database column: human-readable text, one holder per line.
 //
-//   dlock1 <key, percent-encoded>
-//   H <owner> <mode> <ticket> <token> <slot> <granted> <since> <deadline> <lock-delay> <who>
+//   dlock1 <key, percent-encoded>   H <owner> <mode> <ticket> <token> <slot> <granted> <since>
+// <deadline> <lock-delay> <who>
 //
-// Times are microseconds since 1970 on the server's clock. A line or field of another form makes
-// the whole record refused: it may mean a holder.
+// Times are microseconds since 1970 by the server's clock. A line or field of another form makes
+// the whole record unreadable, because it may mean a holder.
 #pragma once
 #include <map>
 #include <optional>
@@ -16,12 +16,13 @@
 namespace dlock {
 
 struct Holders {
-  std::string key;  // the full one; empty in an empty record
+  std::string key;  // the full key; empty in an empty record
   std::vector<LockState::Holder> list;
   std::map<Owner, Micros> granted;  // the time of each grant
 
   Micros granted_at(const LockState::Holder&) const;
-  // What LockState made of these. `skew`: those of others than `me` were prolonged by that.
+  // Returns the record after LockState has changed. Holders other than `me` keep their deadline
+  // plus `skew`.
   Holders changed_to(const LockState&, const Owner* me, Micros skew) const;
 };
 
@@ -32,7 +33,7 @@ struct EndedRun {
   std::string_view ended;  // RunEnd::text
   std::string who;
 };
-// Nothing: `ended` is empty, or the owner does not hold.
+// Nothing if `ended` is empty, or if the owner does not hold.
 std::optional<EndedRun> run_of(const Holders&, const Owner&, std::string_view ended);
 
 inline constexpr std::string_view holders_magic = "dlock1 ";

@@ -23,7 +23,7 @@ bool is_address(const std::string& host) noexcept {
          ::inet_pton(AF_INET6, host.c_str(), &any) == 1;
 }
 
-// What getaddrinfo(3) has said.
+// The reply of getaddrinfo(3).
 struct Found {
   int error = EAI_AGAIN;
   Addresses addresses;
@@ -31,7 +31,7 @@ struct Found {
 
 namespace {
 
-// The longest wait for a new answer while former addresses are known.
+// The longest wait for a new answer while older addresses are known.
 constexpr Duration freshness = std::chrono::seconds{1};
 
 Found resolve(const std::string& host, int flags) {
@@ -51,7 +51,7 @@ Found resolve(const std::string& host, int flags) {
   return found;
 }
 
-// The name service has not said whether there is such a host.
+// Whether the name service failed to say if the host exists.
 bool unanswered(int error) noexcept {
   return error == EAI_AGAIN || error == EAI_SYSTEM || error == EAI_MEMORY;
 }
@@ -59,12 +59,13 @@ bool unanswered(int error) noexcept {
 }  // namespace
 
 struct Lookup::Question {
-  const Fd over{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // readable from the answer on
+  const Fd over{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // becomes readable with the answer
   std::mutex mutex;
   std::optional<Found> found;
 };
 
-// Of this process. Never destroyed: a thread may still hang in the name service at the end.
+// Shared by the whole process. Never destroyed: a thread may still hang in the name service when
+// the process ends.
 struct Lookup::Names {
   struct Name {
     std::shared_ptr<Question> under_way;
@@ -94,7 +95,7 @@ struct Lookup::Names {
         const std::lock_guard answer(query->mutex);
         query->found = std::move(found);
         ::eventfd_write(query->over.get(), 1);
-      }).detach();  // nobody waits for it
+      }).detach();  // nobody waits for this thread
     } catch (const std::system_error&) { return nullptr; }
     return under_way = std::move(query);
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addresses of a host, without waiting for the name service: getaddrinfo(3) has no deadline, so
-// it runs in a thread of its own, here and nowhere else.
+// Finds the addresses of a host without waiting for the name service. getaddrinfo(3) has no
+// deadline, so this file alone calls it, in a thread of its own.
 //
-// Of one name at most one question is under way: who asks meanwhile shares its answer. A thread
-// that hangs in the name service is never waited for; it ends when that gives up, or with the
-// process. A literal address needs no thread.
+// At most one lookup of a name is in flight; later callers share its answer. Nobody waits for a
+// thread that hangs in the name service: it ends when the service gives up, or with the process. A
+// literal address needs no thread.
 #pragma once
 #include <sys/socket.h>
 #include <cstdint>
@@ -26,21 +26,22 @@ struct Address {
 };
 using Addresses = std::vector<Address>;
 
-bool is_address(const std::string& host) noexcept;  // a literal one
+bool is_address(const std::string& host) noexcept;  // whether the host is a literal address
 
 class Lookup {
  public:
-  // Asks anew. Without an answer in a third of the time until then, and in 1 s at most, the
-  // addresses of the last good answer are taken, if there is one.
+  // Begins a new lookup. If there is no answer after a third of the time, or 1 s at most, the
+  // addresses of the last good answer are used, if there was one.
   Lookup(const std::string& host, std::uint16_t port, Deadline until);
   ~Lookup();
   Lookup(const Lookup&) = delete;
   Lookup& operator=(const Lookup&) = delete;
 
-  // nullopt: not yet; call again when fd() is readable, and at patience() at the latest.
-  // Never empty. Errc::unavailable: there is no such host, or nothing is known at `until`.
+  // nullopt: no answer yet; call again when fd() is readable, and no later than patience().
+  // Addresses are never empty. Errc::unavailable: the host does not exist, or nothing is known at
+  // `until`.
   std::optional<Result<Addresses>> answer();
-  int fd() const noexcept;  // -1: it is answered
+  int fd() const noexcept;  // -1: the answer is there
   Deadline patience() const noexcept { return patience_; }
 
  private:
@@ -55,7 +56,7 @@ class Lookup {
   std::shared_ptr<Question> question_;
 };
 
-// The same, waiting.
+// The same, but waits for the answer.
 Result<Addresses> look_up(const std::string& host, std::uint16_t port, Deadline until);
 
 }  // namespace dlock

@@ -6,8 +6,8 @@
 
 namespace dlock {
 
-// Polls a lock whose release wakes no waiter: when the lock should end by itself, and meanwhile
-// every 0.1 s, later every 0.5 s, at random, so that waiters do not poll in step.
+// Polls a lock whose release wakes no waiter: when the lock should end by itself, and until then
+// every 0.1 s, later every 0.5 s. The intervals are random, so that waiters do not poll in step.
 class PollingWaiter : public Waiter {
  public:
   PollingWaiter(const Request& request, int interrupt_fd)
@@ -17,13 +17,13 @@ class PollingWaiter : public Waiter {
  protected:
   struct Tried {
     std::optional<Lease> lease;        // taken
-    std::optional<HolderView> holder;  // not taken: its holder,
+    std::optional<HolderView> holder;  // set if the lock is held
     std::optional<Duration> free_in;   // when that ends by itself,
     std::string why{};                 // and what else is in the way
   };
   virtual Result<Tried> try_once() = 0;
 
-  Request request_;  // with the owner of this attempt: nothing was released under it
+  Request request_;  // its owner belongs to this attempt: nothing was released under it
 
  private:
   const int interrupt_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the records of several stores are read: words with one character between, in lines.
+// Reads the records of several stores: words separated by one character, in lines.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -11,7 +11,8 @@
 
 namespace dlock {
 
-// The layout of a record of a newer dlock: the number behind "dlock". nullopt: another record.
+// The layout of a record that a newer dlock wrote: the number after "dlock". nullopt: another
+// record.
 inline std::optional<unsigned> newer_layout(std::string_view record) {
   constexpr std::string_view magic = "dlock";
   if (!record.starts_with(magic)) return std::nullopt;
@@ -19,9 +20,8 @@ inline std::optional<unsigned> newer_layout(std::string_view record) {
   return layout && *layout > 1 ? layout : std::nullopt;
 }
 
-// Reads a record of which every field counts: one that is missing, or is not what was asked for,
-// makes the whole record bad, because it may mean a holder. What is read after that is nothing, or
-// zero.
+// Reads a record in which every field counts. A missing or wrong field makes the whole record bad,
+// because it may mean a holder. All later reads then return nothing, or zero.
 class RecordReader {
  public:
   explicit RecordReader(std::string_view text) : rest_(text) {}
@@ -29,7 +29,7 @@ class RecordReader {
   bool done() const noexcept { return rest_.empty(); }
   bool good() const noexcept { return good_; }
 
-  // `end`: what follows the field, a space or the end of the line.
+  // `end`: the character after the field, a space or the end of the line.
   std::string_view field(char end = ' ') noexcept {
     std::size_t n = 0;
     while (n < rest_.size() && rest_[n] != ' ' && rest_[n] != '\n') ++n;

@@ -6,9 +6,9 @@
 
 namespace dlock {
 
-// The releases that a backend sent and that were not answered. Each may have been carried out, or
-// may still be: so a repeated one that finds nothing counts as released, if it is for the same
-// grant, that is: same key and same owner. (One owner can have several keys.)
+// Releases that a backend sent and that got no reply. Each may have been carried out, or may still
+// be. So a repeated release that finds nothing counts as released if it is for the same grant: same
+// key and same owner. (One owner can have several keys.)
 class UnansweredReleases {
  public:
   void add(const Lease& lease) {
@@ -18,9 +18,9 @@ class UnansweredReleases {
     return find(key, owner) != leases_.end();
   }
 
-  // The meaning of an answered release. `removed`: the store had the grant until now. `unclear`: an
-  // earlier try of this same call was not answered. Not there, though its ttl is not over: an
-  // earlier request of ours, whose reply was lost, has removed it.
+  // Says what the reply to a release means. `removed`: the store had the grant until now.
+  // `unclear`: an earlier try of this call got no reply. If the grant is gone although its ttl is
+  // not over, an earlier request of ours, whose reply was lost, has removed it.
   Released answered(const Lease& lease, bool removed, bool unclear = false) {
     const auto before = find(lease.key, lease.owner);
     const bool by_us = (unclear || before != leases_.end()) && Clock::now() < lease.deadline;
@@ -28,7 +28,7 @@ class UnansweredReleases {
     return removed || by_us ? Released::yes : Released::was_not_held;
   }
 
-  // Those whose ttl is not over, oldest first: a new acquisition sends these again first.
+  // Releases whose ttl is not over, oldest first. A new acquisition sends them again first.
   const std::vector<Lease>& open() {
     std::erase_if(leases_, [now = Clock::now()](const Lease& l) { return now >= l.deadline; });
     return leases_;

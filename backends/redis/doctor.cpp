@@ -32,11 +32,11 @@ class Examination {
   Findings found;
 
  private:
-  // Error replies are results here: a missing right is a finding.
+  // An error reply is a result here: a missing right is a finding.
   Result<Reply> request(std::vector<std::string> args, const Script* script = nullptr,
                         std::vector<std::string> keys = {}) {
     const Manner manner{.by_text = script != nullptr};
-    // an old server waits whole seconds
+    // an old server waits for whole seconds
     auto reply =
         client_.request_any(line_, {"examine", script, std::move(keys), std::move(args)}, manner,
                             client_.options().op_timeout + std::chrono::seconds{1});
@@ -45,7 +45,7 @@ class Examination {
                   fmt::format("examine {}: no answer in time", line_.at().text()));
     return reply;
   }
-  std::string config(const char* name) {  // empty: not permitted
+  std::string config(const char* name) {  // empty: the right is missing
     const auto reply = request({"CONFIG", "GET", name});
     return reply ? std::string{reply->text_at(1)} : "";
   }
@@ -125,7 +125,7 @@ class Examination {
         "stops granting");
   }
 
-  // The fastest of five tries: it is the most exact.
+  // The fastest of five tries is the most exact.
   Result<void> clock() {
     Micros offset = 0, round_trip = never;
     for (int i = 0; i < 5; ++i) {
@@ -221,7 +221,7 @@ Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
   Findings found;
   found.add(std::move(way));
   for (const Endpoint& at : servers) {
-    // A key in a slot of this server.
+    // Find a key in a slot of this server.
     std::string probe;
     for (unsigned n = 0; n < 100'000; ++n) {
       probe = traits.native ? fmt::format("{}{{.doctor-{}}}:rights", client.options().prefix, n)

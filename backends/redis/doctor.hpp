@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is this server fit for locks? Facts that decide whether a lock can be lost, ended early or
-// refused, with advice.
+// Can this server keep locks safely? Examines the facts that decide whether a lock can be lost,
+// ended early or refused, and gives advice.
 #pragma once
 #include "common/examination.hpp"
 #include "redis/wire/client.hpp"
@@ -9,18 +9,19 @@ namespace dlock::redis {
 
 // The requirements of a recipe.
 struct Needs {
-  std::vector<std::string_view> in_scripts;  // commands, in lower case: those of rights.lua
+  // the commands of its scripts, in lower case, as rights.lua lists them
+  std::vector<std::string_view> in_scripts;
   bool blpop = false;
-  bool equal_clocks = false;  // clients judge by their own clocks
+  bool equal_clocks = false;  // clients compare times with their own clocks
   bool failover = true;       // its replicas may become the master
 };
 
-// For one server, with an unused key `probe`. `of`: appended to the name of each finding. Errc: it
-// cannot be reached.
+// Examines one server, with an unused key `probe`. `of` is appended to the name of each finding.
+// Errc: the server cannot be reached.
 Result<void> examine(Client&, const Endpoint&, const Needs&, const std::string& probe,
                      const std::string& of, Findings&);
 
-// For every server that the client knows, and the way it finds them.
+// Examines every server that the client knows, and how it finds them.
 Result<std::vector<Finding>> examine_all(Client&, const Traits&);
 
 }  // namespace dlock::redis

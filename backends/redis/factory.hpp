@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factory of family `redis`. What its URLs say: dlock-redis(7). Guarantees of its recipes, and
-// the rights that the server must grant: README.md beside this file.
+// The factory of family `redis`. dlock-redis(7) explains its URLs; README.md beside this file has
+// the guarantees of the recipes and the rights that they need.
 #pragma once
 #include <array>
 #include "store/factory.hpp"
@@ -60,9 +60,9 @@ inline constexpr std::array<Traits, 4> recipes{{
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 
-Access access(const Url&);  // of family redlock, too
+Access access(const Url&);  // for family redlock, too
 
-std::vector<std::string> libraries();  // hiredis and OpenSSL
+std::vector<std::string> libraries();  // versions of hiredis and OpenSSL
 
 inline constexpr BackendFactory factory{.family = "redis",
                                         .schemes = schemes,

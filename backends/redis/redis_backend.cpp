@@ -6,7 +6,7 @@
 namespace dlock::redis {
 namespace {
 
-// A script's answer: a number, alone or before other things.
+// The number in a script's reply, alone or before other things.
 std::optional<std::int64_t> number_in(const Answer& answer) {
   const Reply& r = answer.reply;
   return r.is(Reply::Type::integer) ? std::optional{r.integer} : r.number_at(0);

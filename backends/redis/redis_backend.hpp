@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recipes of this store do alike.
+// What the recipes of this store share.
 #pragma once
 #include "common/unanswered_releases.hpp"
 #include "redis/wire/client.hpp"
@@ -22,27 +22,27 @@ class RedisBackend : public Backend {
 
   Client& client() noexcept { return *client_; }
   std::uint64_t wakeups = 0;
-  bool gave = false;  // a lease: one that is held is never ended by the rule of within_grace
+  bool gave = false;  // as a lease: the rule of within_grace never ends a lease that is held
 
-  // For a waiter's grant that too few replicas have: it is released, and until that is answered it
-  // is `owed`. That release may arrive late, so the request gets another owner: nothing is acquired
-  // under this one any more. The error is that of acquiring.
+  // Undoes a waiter's grant that too few replicas have. Its release stays `owed` until it is
+  // answered. The release may arrive late, so the request gets another owner, and nothing is
+  // acquired under the old one any more. The returned error is that of acquiring.
   Error undo(const Lease&, std::int64_t copies, Request&, std::optional<Lease>& owed);
-  // Repeats the release that is owed. Errc::unavailable: it is owed still.
+  // Repeats the release that is owed. Errc::unavailable: it is still owed.
   Result<void> settle(std::optional<Lease>& owed);
 
  protected:
   const Options& options() const noexcept { return client_->options(); }
-  // The result of a release, by the number of those that were removed.
+  // The result of a release, from the number of grants that it removed.
   Result<Released> released(const Lease&, const Result<Answer>&);
   Result<Released> force_released(const Answer&) const;
-  // Released::was_not_held; Errc::unavailable if the server may have forgotten the holder.
+  // Returns Released::was_not_held; Errc::unavailable if the server may have lost the holder.
   Result<Released> none_found(std::string_view what, const Answer&) const;
-  // Unless as many replicas have it as ?replicas= wants.
+  // Fails unless as many replicas confirm it as ?replicas= demands.
   Result<void> confirmed(std::string_view what, const Answer&, Errc otherwise) const;
   Result<void> remove(const std::string& slot, const std::string& lock, const std::string& other);
 
-  const Traits& traits_;  // of the table, which lives for ever
+  const Traits& traits_;  // a row of the recipe table, which lives for ever
   const std::unique_ptr<Client> client_;
 
  private:

@@ -22,7 +22,8 @@ std::string identity_of(const TlsOptions& files) {
 
 Result<void> Credentials::load() {
   if (!options_.tls) return {};
-  std::string files = identity_of(*options_.tls);  // before they are read: a change is not missed
+  // taken before the files are read, so that no change is missed
+  std::string files = identity_of(*options_.tls);
   TRY(made, TlsContext::create(*options_.tls));
   tls_ = std::move(made);
   tls_files_ = std::move(files);

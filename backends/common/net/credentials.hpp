@@ -7,27 +7,27 @@
 
 namespace dlock {
 
-// Password and TLS of the options, from files that are read again when a server refuses them: they
-// may have been changed while a lock is held or waited for.
+// Password and TLS of the options. Their files are read again when a server refuses them, because
+// they may change while a lock is held or waited for.
 class Credentials {
  public:
-  // `options` outlives it; its password is kept up to date.
+  // `options` must outlive it; its password is kept up to date.
   explicit Credentials(LoginOptions& options) : options_(options) {}
   Credentials(const Credentials&) = delete;
   Credentials& operator=(const Credentials&) = delete;
 
-  Result<void> load();  // Errc::config: a TLS file
-  // the same for the lifetime of the object
+  Result<void> load();  // Errc::config: a TLS file is wrong
+  // valid as long as the object
   const TlsContext* tls() const noexcept { return tls_ ? &*tls_ : nullptr; }
 
   unsigned version() const noexcept { return version_; }
-  // Reads the files again. True: what a server refused, of `version`, is not what they say now.
+  // Reads the files again. True: a server refused `version`, and the files say something else now.
   bool newer_than(unsigned version);
 
  private:
   LoginOptions& options_;
   std::optional<TlsContext> tls_;
-  std::string tls_files_;  // their identity and age
+  std::string tls_files_;  // identity and age of the files
   unsigned version_ = 0;
 };
 

@@ -20,8 +20,8 @@ void set(int fd, int level, int option, int value) noexcept {
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-// A peer that vanished is noticed: with data on its way after `silence`, on an idle connection
-// after 30 s.
+// Makes the kernel notice a peer that has vanished: after `silence` with data in flight, after 30 s
+// on an idle connection.
 void tune(int fd, Duration silence) noexcept {
   set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -35,7 +35,7 @@ void tune(int fd, Duration silence) noexcept {
 
 // The error of connect(2) or SO_ERROR as text.
 Error error_of(int error) {
-  // a unix socket
+  // for a unix socket
   if (error == EAGAIN) return {Errc::unavailable, "its queue of connections is full"};
   return {error == EACCES ? Errc::denied : Errc::unavailable, std::strerror(error)};
 }
@@ -81,7 +81,7 @@ Result<Fd> Dial::step(Deadline now) {
       continue;
     }
     if (!begun_.empty() && now < until_) {
-      // Only the last one is polled; the others are looked at.
+      // Only the last socket is polled; the others are checked in turn.
       patience_ = std::min(until_, begun_.size() > 1 ? later(now, glance) : until_);
       if (more) patience_ = std::min(patience_, next_at_);
       return Fd{};
@@ -91,12 +91,12 @@ Result<Fd> Dial::step(Deadline now) {
   }
 }
 
-// A refusal says more than an address where nobody answers.
+// A refusal says more than a silent address, so it is the error to report.
 void Dial::refused(Error why) {
   if (last_.code != Errc::denied) last_ = std::move(why);
 }
 
-// The first that is connected. Those that have failed are closed.
+// Returns the first socket that is connected, and closes those that have failed.
 std::optional<Fd> Dial::connected() {
   for (auto at = begun_.begin(); at != begun_.end();) {
     pollfd watched{at->get(), POLLOUT, 0};

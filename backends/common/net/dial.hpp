@@ -12,21 +12,22 @@
 
 namespace dlock {
 
-// After which the next address, or server, is tried instead of a silent one (RFC 8305).
+// After this silence the next address, or server, is tried (RFC 8305).
 inline constexpr Duration silence_before_next = std::chrono::milliseconds{250};
 
-// Connects without waiting, to all addresses of the host: to the next one when one has failed, or
-// has been silent for a moment; the first that answers is used. The name is looked up anew. The
-// socket is non-blocking, close-on-exec; TCP_NODELAY, keepalive, TCP_USER_TIMEOUT (`silence`).
+// Connects without blocking, to all addresses of the host: the next one is tried when one has
+// failed or been silent for a moment, and the first that answers is used. Each Dial looks the name
+// up again. The socket is non-blocking and close-on-exec, with TCP_NODELAY, keepalive and
+// TCP_USER_TIMEOUT (`silence`).
 class Dial {
  public:
-  // `first`: which of the addresses is tried first; the count begins again behind the last one.
+  // `first`: the index of the address to try first; it wraps around.
   Dial(Endpoint at, Duration silence, Deadline until, std::size_t first = 0);
 
-  // The connected socket; nothing: not yet, call again when events() happen on fd(), or at
-  // patience() at the latest. Errc::unavailable, Errc::denied, Errc::usage: none of the addresses.
+  // Returns the connected socket. Nothing: not yet; call again when events() happen on fd(), and no
+  // later than patience(). Errc::unavailable, Errc::denied or Errc::usage: no address can be used.
   Result<Fd> step(Deadline now);
-  // The connection is of no use: call step() for one to the next address.
+  // The connection is useless: the next step() tries the next address.
   void refused(Error why);
   std::size_t untried() const noexcept { return addresses_.size() - next_; }
   int fd() const noexcept;
@@ -45,7 +46,7 @@ class Dial {
   std::optional<Lookup> name_;
   Addresses addresses_;
   const std::size_t first_;
-  std::size_t next_ = 0;  // of the addresses
+  std::size_t next_ = 0;  // index of the address
   bool tried_ = false;    // the unix socket
   std::vector<Fd> begun_;
   Error last_{Errc::unavailable, "no address"};

@@ -58,7 +58,7 @@ Result<void> identify(SSL_CTX* context, const std::string& cert, const std::stri
   return {};
 }
 
-// For a key with a passphrase OpenSSL would ask at the terminal.
+// OpenSSL would ask at the terminal for a key's passphrase.
 int no_passphrase(char*, int, int, void*) { return 0; }
 
 }  // namespace
@@ -107,7 +107,7 @@ Result<bool> Tls::handshake(std::string_view wire, std::string& out) {
   feed(wire);
   ERR_clear_error();
   const int result = SSL_do_handshake(ssl_.get());
-  drain(out);  // also the alert with the reason for the server
+  drain(out);  // the alert with the reason for the server, too
   if (result == 1) return true;
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return false;
   const long verdict = SSL_get_verify_result(ssl_.get());
@@ -145,7 +145,7 @@ Result<bool> Tls::decrypt(std::string_view wire, std::string& plain, std::string
     case SSL_ERROR_ZERO_RETURN: return false;
     default: break;
   }
-  // With TLS 1.3 a server refuses our certificate only after the handshake.
+  // A TLS 1.3 server refuses our certificate only after the handshake.
   const int why = ERR_GET_REASON(ERR_peek_error());
   const bool refused =
       why == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED || why == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE ||

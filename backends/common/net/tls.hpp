@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS as a codec: bytes in, bytes out. The socket, its deadlines and its poll(2) stay in
-// Connection.
+// TLS as a codec: bytes in, bytes out. Connection has the socket, its deadlines and its poll(2).
 //
-// Always: TLS 1.2 or newer, the name sent (SNI), no fallback from TLS to plain text. The chain and
-// the name of the server are verified, unless TlsOptions::verify asks for less.
+// TLS is always 1.2 or newer, sends the name (SNI), and never falls back to plain text. It verifies
+// the server's chain and name, unless TlsOptions::verify asks for less.
 #pragma once
 #include <memory>
 #include <string>
@@ -19,7 +18,7 @@ namespace dlock {
 
 class TlsContext {
  public:
-  // Errc::config: a file cannot be read or does not fit
+  // Errc::config: a file is unreadable or does not fit
   static Result<TlsContext> create(const TlsOptions&);
 
  private:
@@ -35,8 +34,8 @@ class Tls {
  public:
   Tls(const TlsContext&, const std::string& host);
 
-  // Takes a step of the handshake with `wire` as received; appends to `out` what is to be sent.
-  // True: done. Errc::denied: the certificate was refused, or the server does not speak TLS.
+  // Takes a step of the handshake with the received bytes `wire`; appends to `out` what must be
+  // sent. True: done. Errc::denied: the certificate was refused, or the server does not speak TLS.
   Result<bool> handshake(std::string_view wire, std::string& out);
   Result<void> encrypt(std::string_view plain, std::string& out);
   // Appends to `plain`. `out` may get a message that TLS itself has to send. False: the server

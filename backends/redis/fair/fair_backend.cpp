@@ -7,7 +7,7 @@
 namespace dlock::redis {
 namespace {
 
-// With the owner, the token: a late message finds only the grant it was meant for. Unknown (a
+// The token goes with the owner, so that a late message finds only its own grant. Unknown (from a
 // handle): ''.
 std::string token_of(const Lease& lease) {
   return lease.token == 0 ? "" : fmt::format_int(lease.token).str();
@@ -31,7 +31,7 @@ Result<Answer> FairBackend::call_with_queue(std::string_view what, const Script&
 }
 
 Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
-  // Of a lease that was taken elsewhere only its record tells the lock-delay.
+  // The lock-delay of a lease that was taken elsewhere is known only from its record.
   const Duration grace = options().restart_grace;
   const bool any = gave || grace == Duration{};
   TRY(answer, call("renew", scripts::renew, lease.key,
@@ -67,8 +67,8 @@ Result<Released> FairBackend::force_release(const Key& key, std::optional<Fencin
   return force_released(answer);
 }
 
-// Two exchanges: the request names the newest token that was seen, so that it can ask only those
-// holders (script revoke).
+// Two exchanges: the request names the newest token that was seen, so that script revoke asks only
+// those holders.
 Result<Released> FairBackend::revoke(const Key& key) {
   TRY(view, inspect(key));
   FencingToken newest = 0;
@@ -105,8 +105,8 @@ Result<Starts> FairBackend::starts(const Key& key) {
   return none ? Starts{*now, {}} : Starts{*now, Start{*at, *until}};
 }
 
-// A note that a failover loses lets a job start twice in a period: so as many replicas confirm it
-// as a grant.
+// A failover that lost this note would let a job start twice in a period. So as many replicas must
+// confirm it as a grant.
 Result<Noted> FairBackend::note_start(const Lease& lease, const StartChange& change) {
   const auto text = [](const std::optional<Start>& s) {
     return s ? fmt::format("{}|{}", s->at, s->until) : "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipe `fair`: LockState in Redis. Every operation is one script, so one round trip and one
-// decision; a waiter sleeps in BLPOP on its own list until a script that made room names it.
+// The recipe `fair`: LockState in Redis. Every operation is one script, so it is one round trip and
+// one decision. A waiter sleeps in BLPOP on its own list until a script that made room wakes it up.
 #pragma once
 #include <algorithm>
 #include "redis/fair/fair_record.hpp"
@@ -8,9 +8,9 @@
 
 namespace dlock::redis {
 
-// A waiter polls every third of its patience, and is dropped when it is silent for all of it. One
-// that was invited and does not claim the lock within `claim` loses its place: the longest time
-// that a dead queue head can block the others.
+// A waiter polls every third of its patience, and is dropped after a whole patience of silence. A
+// waiter that was woken and does not claim the lock within `claim` loses its place: this is the
+// longest time for which a dead queue head can block the others.
 constexpr Duration patience_of(Duration ttl) noexcept {
   return std::clamp<Duration>(ttl / 3, std::chrono::seconds{3}, std::chrono::seconds{10});
 }
@@ -47,14 +47,16 @@ class FairBackend final : public RedisBackend {
 
  private:
   FairKeys keys_of(const Key& key) const { return {options().prefix, key}; }
-  // To the lock alone, `confirmed` by the replicas that are wanted.
+  // Calls a script that needs the lock's key only; as many replicas as demanded confirm it.
   Result<Answer> call(std::string_view what, const Script&, const Key&,
                       std::vector<std::string> args, bool confirmed = false);
-  // Without a queue (in a slot that is being moved) the script does what the lock alone allows.
+  // Calls a script that needs the queue, too. Without it (in a slot that is being moved) the script
+  // does what the lock's key alone allows.
   Result<Answer> call_with_queue(std::string_view what, const Script&, const FairKeys&,
                                  std::vector<std::string> args);
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
-  // `wanted`: the key that a caller names, which the server may have forgotten; none: found there
+  // `wanted`: the key that the caller named, which the server may have lost; null: the key was
+  // found there
   Result<std::optional<KeyView>> inspect(const FairKeys&, const Key* wanted);
 };
 

@@ -9,30 +9,30 @@
 namespace dlock::redis {
 namespace {
 
-constexpr unsigned most_breaks = 2;  // in one poll; after more the caller must know
+constexpr unsigned most_breaks = 2;  // in one poll; with more, the caller must know
 constexpr auto past_the_end = std::chrono::milliseconds{2};
-// for a waiter that cannot be woken: its slot is being moved
+// between tries of a waiter that cannot be woken: its slot is being moved
 constexpr auto rest_time = std::chrono::milliseconds{500};
-constexpr auto go_on = std::nullopt;  // of a step
+constexpr auto go_on = std::nullopt;  // the result of a step: go on
 
-// A third of the patience, randomised, as others may have come together with this one.
+// A third of the patience, randomised, because several waiters may have come together.
 Duration refresh_of(Duration patience, const Owner& owner) noexcept {
   return patience / 3 * (768 + owner.bytes[0]) / 1024;
 }
 
-// One place in a queue. It sends the script acquire; if it must wait it listens on its own list
-// (BLPOP), with its own connection meanwhile, and sends acquire again when it is woken, when it has
-// to show that it lives, or when time may have opened the key. A reply still outstanding at the end
-// of a slice is read by the next poll.
+// One place in a queue. It sends the script acquire. If it must wait, it sleeps on its own list
+// (BLPOP), with a connection of its own meanwhile. It sends acquire again when it is woken, when it
+// must show that it lives, or when time may have opened the key. The next poll reads a reply that
+// is outstanding at the end of a slice.
 //
 // Interleavings that remain:
-// 1. An acquire got no reply; its connection is cut and a new one repeats it or cancels. If the
-//    network delivers the first request after all, and after that cancel, its grant has no owner:
-//    it blocks the key until its ttl is over. (The connection is reset, so the kernel does not send
-//    it again; only data already on its way can arrive.)
-// 2. A script names this waiter, its BLPOP takes the element, and the connection breaks before the
-//    reply: it sends acquire again on a new connection, which does not depend on wake-ups: it finds
-//    room, and grants.
+// 1. An acquire got no reply; its connection is cut, and a new one repeats the acquire or cancels.
+// If the network delivers the first request after that cancel, its grant has no owner and blocks
+// the key until its ttl is over. (The connection is reset, so the kernel does not send the request
+// again; only data in flight can arrive.)
+// 2. A script wakes this waiter, its BLPOP takes the element, and the connection breaks before the
+// reply. The waiter sends acquire again on a new connection, which needs no wake-up: it finds room
+// and grants.
 class FairWaiter final : public Waiter {
  public:
   FairWaiter(FairBackend& backend, const Request& request)
@@ -61,15 +61,16 @@ class FairWaiter final : public Waiter {
 
   FairBackend& backend_;
   Client& client_;
-  Request request_;  // with the owner of this attempt: nothing was released under it
+  Request request_;  // its owner belongs to this attempt: nothing was released under it
   const FairKeys keys_;
   const Duration patience_;
-  // At most one of these three: acquire is on its way, BLPOP is, or it is not to be sent before.
+  // At most one of these three is set: acquire is in flight, BLPOP is in flight, or acquire must
+  // not be sent before a time.
   std::optional<Exchange> acquire_;
   std::unique_ptr<Line> listening_;
   std::optional<Deadline> rest_until_;
   bool queued_ = false;        // it got a place
-  std::optional<Lease> owed_;  // a grant that was released, without an answer
+  std::optional<Lease> owed_;  // a grant whose release got no reply
   Deadline grants_from_{};     // the end of the server's restart_grace: a place, no grant before
   unsigned breaks_ = 0;        // lines lost in this poll
   Waiting last_;
@@ -88,7 +89,7 @@ Result<Progress> FairWaiter::poll(Duration slice) {
   }
 }
 
-// In the grace of the server it is said how long that lasts.
+// During the server's grace period, the reason says how long it lasts.
 Progress FairWaiter::waiting() {
   Waiting now = last_;
   const auto left = std::chrono::ceil<Duration>(grants_from_ - Clock::now());
@@ -97,7 +98,7 @@ Progress FairWaiter::waiting() {
   return now;
 }
 
-// Of the server that acquire was sent to.
+// An error that names the server the acquire went to.
 tl::unexpected<Error> FairWaiter::give_up(Errc code, std::string_view why) {
   Error e{code, fmt::format("acquire at {}: {}", acquire_->line().at().text(), why)};
   acquire_.reset();
@@ -129,7 +130,7 @@ Command FairWaiter::command() const {
                         request_.wait ? "1" : "0", queued_ ? "1" : "0"},
                .in_grace = request_.wait ? Command::InGrace::reported : Command::InGrace::withheld,
                .enough = 1};
-  if (!request_.wait) made.args.emplace_back("0");  // never queue only
+  if (!request_.wait) made.args.emplace_back("0");  // the script must not queue
   return made;
 }
 
@@ -148,7 +149,7 @@ FairWaiter::Step FairWaiter::receive_answer(Deadline end) {
   } else {
     e = std::move(answer.error());
     again = acquire_->again() >= Exchange::Again::elsewhere && e.code != Errc::timed_out;
-    // whether it was carried out is unknown; a repeated one will tell
+    // whether it was carried out is unknown; the repeated one will show
     if (acquire_->sent()) e.code = Errc::timed_out;
   }
   acquire_.reset();
@@ -160,7 +161,7 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
   const Reply& reply = answer.reply;
   const std::string_view verdict = reply.text_at(0);
   const auto now = reply.number_at(1);
-  if (verdict == "held" && Clock::now() < grants_from_) {  // not more than an answer that was lost
+  if (verdict == "held" && Clock::now() < grants_from_) {  // this means only that a reply was lost
     retry_soon();
     return go_on;
   }
@@ -189,11 +190,11 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
     return waiting();
   }
   Duration time = refresh_of(std::min(patience_, request_.ttl), request_.owner);
-  // No script runs when time alone opens the key: only the first waiter that may not run polls
-  // then.
+  // No script runs when time alone opens the key, so the first waiter that may not run yet polls at
+  // that time.
   if (reply.number_at(4) == 1 && *free_at > 0)
     time = std::min(time, std::max(Duration{*free_at - *now}, Duration{0}) + past_the_end);
-  if (Clock::now() < grants_from_)  // all ask then, and the queue has their order
+  if (Clock::now() < grants_from_)  // all waiters ask then, and the queue has their order
     time = std::min(time, std::chrono::ceil<Duration>(grants_from_ - Clock::now()) + past_the_end);
   listen(time);
   return go_on;
@@ -202,7 +203,7 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
 void FairWaiter::listen(Duration time) {
   listening_ = acquire_->release_line();
   acquire_.reset();
-  // Fractions of a second since 6.0. 0 would mean for ever.
+  // Redis 6.0 and newer take fractions of a second. 0 would mean for ever.
   const auto ms =
       std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::milliseconds>(time).count());
   const bool fractions = listening_->facts().version >= 600;
@@ -245,7 +246,7 @@ FairWaiter::Step FairWaiter::receive_wake(Deadline end) {
     return go_on;
   }
   const bool elsewhere = classify(reply->text).remedy == Remedy::elsewhere;
-  // its list belongs to the other side of a slot that is being moved
+  // its list is on the other side of a slot that is being moved
   const bool moving = detour(client_.options(), *line, command(), *reply, {}).has_value();
   if (elsewhere && !moving) client_.invalidate(std::move(line), reply->text);
   else client_.give_back(std::move(line));
@@ -254,8 +255,8 @@ FairWaiter::Step FairWaiter::receive_wake(Deadline end) {
   return fail(as_error("acquire", where, reply->text));
 }
 
-// The lease counts from before the request that was granted. If that was an earlier one, whose
-// reply was lost, it counts from a renewal now.
+// The lease counts from before the granted request was sent. If that was an earlier request whose
+// reply was lost, the lease counts from a renewal now.
 FairWaiter::Step FairWaiter::grant(const Answer& answer, bool repeated) {
   const auto token = parse_number<std::uint64_t>(answer.reply.text_at(2));
   const auto slot = answer.reply.number_at(3);
@@ -269,9 +270,9 @@ FairWaiter::Step FairWaiter::grant(const Answer& answer, bool repeated) {
                     .deadline = lease_end(answer.sent, request_.ttl)};
   if (repeated) {
     acquire_.reset();
-    TRY(renewal, backend_.renew(lease, request_.ttl));  // waits for the replicas as well
+    TRY(renewal, backend_.renew(lease, request_.ttl));  // this also waits for the replicas
     if (const auto* kept = std::get_if<Kept>(&renewal)) return Progress{Granted{kept->lease}};
-    return go_on;  // it ended just now: ask again
+    return go_on;  // the lease ended just now: ask again
   }
   if (const unsigned wanted = client_.options().replicas; wanted > 0) {
     const auto have = acquire_->copies();
@@ -289,7 +290,7 @@ FairWaiter::Step FairWaiter::grant(const Answer& answer, bool repeated) {
 
 Result<void> FairWaiter::cancel() {
   if (!client_.ever_connected()) return {};
-  // its reply first: it was carried out before the cancel
+  // read its reply first: then it was carried out before the cancel
   if (acquire_) acquire_->drain({Clock::now() + client_.options().op_timeout / 2});
   acquire_.reset();
   if (listening_) client_.invalidate(std::move(listening_));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recipe `fair` keeps in the store: the names of its keys, and its records as the scripts of
-// fair/ return them.
+// What recipe `fair` keeps in the store: the names of its keys, and its records in the form in
+// which the scripts of fair/ return them.
 #pragma once
 #include "core/lock_state.hpp"
 #include "core/text.hpp"
@@ -9,38 +9,39 @@
 
 namespace dlock::redis {
 
-// The keys in the store that belong to one key of dlock: `<prefix>{<name>}:fence`, the lock itself,
-// `:queue` and `:wake:<owner>`. The part in braces chooses the slot of a cluster, so they are
-// together on one server.
+// The names in the store for one key of dlock: `<prefix>{<name>}:fence` (the lock itself), `:queue`
+// and `:wake:<owner>`. The part in braces chooses the slot of a cluster, so one server has all of
+// them.
 class FairKeys {
  public:
   FairKeys(std::string_view prefix, const Key& key) : FairKeys(prefix, store_name(key)) {
     if (!key_from_store_name(name_)) record_suffix_ = " " + percent_encode(key.text());
   }
-  FairKeys(std::string_view prefix, std::string name);  // as found in the store
+  FairKeys(std::string_view prefix, std::string name);  // from a name found in the store
 
-  // named after the part that stays without holders
+  // The lock is named after the part that stays when there are no holders.
   std::string lock() const { return base_ + "fence"; }
   std::string queue() const { return base_ + "queue"; }
   // in the order of KEYS
   std::vector<std::string> all() const { return {lock(), queue()}; }
   std::string wake(const Owner& owner) const { return base_ + "wake:" + owner.hex(); }
-  std::string slot() const { return base_; }  // chooses the server
+  std::string slot() const { return base_; }  // chooses the server in a cluster
   const std::string& name() const noexcept { return name_; }
-  // has the full key where the name does not
+  // the full key, if the name does not have it
   const std::string& record_suffix() const noexcept { return record_suffix_; }
 
-  // The name in `found`, a key in the store that matches pattern(); nothing: a foreign one.
+  // The name in `found`, a name in the store that matches pattern(). Nothing: another program's.
   static std::optional<std::string> name_in(std::string_view found, std::string_view prefix);
   static std::string pattern(std::string_view prefix);  // for SCAN
-  // The key of dlock with this name and fence record; the name itself when the key is unknown.
+  // The key of dlock with this name and fence record; the name itself if the key is unknown.
   static std::string key_text(const std::string& name, std::string_view fence_record);
 
  private:
   std::string name_, base_, record_suffix_;
 };
 
-// Holders and waiters. Nothing: malformed. Only the first digits of the owner are known: `id`.
+// Holders and waiters. Nothing: malformed. `id`: the first digits of the owner; the rest is not
+// known here.
 struct HolderRecord : LockState::Holder {
   std::string id;
   Micros granted = 0;
@@ -54,9 +55,10 @@ std::optional<WaiterRecord> parse_waiter(std::string_view record);  // id|mode|l
 
 HolderView view_of(const HolderRecord&, Micros now);
 
-inline constexpr std::size_t most_shown = 1000;  // holders, and waiters, of one key
+// the most holders, and waiters, of one key that are shown
+inline constexpr std::size_t most_shown = 1000;
 
-// The reply of script inspect as a view. Nothing: the key is unknown.
+// Makes a view from the reply of script inspect. Nothing: the key is unknown.
 Result<std::optional<KeyView>> view_of(const FairKeys&, const Reply&);
 
 }  // namespace dlock::redis

@@ -54,7 +54,7 @@ std::string NamedBackend::time_in(Duration ttl) const {
   return fmt::format_int((wall_micros() + ttl.count() + unit - 1) / unit + 1).str();
 }
 
-// Other programs write decimals, too.
+// Other programs write decimals.
 std::optional<Micros> NamedBackend::time_of(std::string_view value) const {
   double number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -83,7 +83,7 @@ Result<Answer> NamedBackend::call(std::string_view what, const Script& script, c
 }
 
 Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
-  // renewed for so long it could outlast the grace
+  // a renewal for that long could outlast the grace period
   if (!gave) TRY_VOID(within_grace({ttl}, options().restart_grace));
   const std::string owner = lease.owner.hex();
   TRY(answer, value_ == Value::time ? call("renew", scripts::named_getset_renew, named(lease.key),
@@ -94,7 +94,7 @@ Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
   if (verdict == "lost")
     return Lost{"the server does not have it any more: it expired, or was removed or replaced"};
   auto token = parse_number<std::uint64_t>(answer.reply.text_at(1));
-  if (token == 0U && lease.token != 0) token = lease.token;  // only the lock itself could be read
+  if (token == 0U && lease.token != 0) token = lease.token;  // only the lock itself was readable
   if (verdict != "kept" || !token) return fail(malformed_reply("renew", where()));
   if (*token == 0)
     return fail(
@@ -156,7 +156,7 @@ HolderView NamedBackend::holder(const NamedState& state) const {
   return h;
 }
 
-// Remarks about a lock that dlock did not take.
+// Notes about a lock that dlock did not take.
 std::vector<std::string> NamedBackend::notes(const NamedState& state) const {
   std::vector<std::string> out;
   if (!state.held()) return out;

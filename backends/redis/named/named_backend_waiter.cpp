@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways in which the recipes take a free lock.
+// How each recipe takes a free lock.
 #include <fmt/format.h>
 #include "common/polling_waiter.hpp"
 #include "core/number.hpp"
@@ -21,21 +21,21 @@ class NamedWaiter final : public PollingWaiter {
  private:
   Result<Tried> try_once() override;
   Result<Tried> take_by_setnx();
-  // Asks for a free lock, and understands {'granted', token}, {'held'} or {'busy', look}.
+  // Asks for a free lock. The reply is {'granted', token}, {'held'} or {'busy', look}.
   Result<Tried> take(const Script&, std::vector<std::string> args);
   Result<Tried> complete(const std::string& value);
   Result<Tried> mend(const NamedState&);
   // The lease of {'granted', token}, if enough replicas have it.
   Result<Tried> granted(const Answer&, Deadline sent);
   Result<Tried> busy(const NamedState&) const;
-  // What was not sent: the server grants nothing.
+  // Nothing was sent: the server grants nothing in its grace period.
   Result<Tried> in_grace(const Answer&);
   Command command(const Script*, std::vector<std::string> args) const;
 
   NamedBackend& backend_;
   Client& client_;
   const NamedKey key_;
-  std::optional<Lease> owed_;  // released, without an answer
+  std::optional<Lease> owed_;  // a grant whose release got no reply
 };
 
 Result<PollingWaiter::Tried> NamedWaiter::try_once() {
@@ -64,17 +64,18 @@ Command NamedWaiter::command(const Script* script, std::vector<std::string> args
 
 Result<PollingWaiter::Tried> NamedWaiter::take(const Script& script,
                                                std::vector<std::string> args) {
-  const Deadline sent = Clock::now();  // a time as value counts from here
+  const Deadline sent = Clock::now();  // a value that is a time counts from here
   TRY(answer, client_.call(command(&script, std::move(args))));
   client_.grants_nothing = answer.grace_left > Duration{};
   if (client_.grants_nothing) return in_grace(answer);
   const bool time = backend_.value() == NamedBackend::Value::time;
   const std::string_view verdict = answer.reply.text_at(0);
   if (verdict == "granted") return granted(answer, time ? sent : answer.sent);
-  if (verdict == "held") {  // by an earlier request of this owner: it counts from a renewal now
+  // an earlier request of this owner took it: the lease counts from a renewal now
+  if (verdict == "held") {
     TRY(renewal, backend_.renew({request_.key, request_.owner}, request_.ttl));
     if (auto* kept = std::get_if<Kept>(&renewal)) return Tried{.lease = std::move(kept->lease)};
-    return Tried{.free_in = Duration{}};  // it ended just now
+    return Tried{.free_in = Duration{}};  // the lease ended just now
   }
   const bool has_state = verdict == "busy" && answer.reply.items.size() == 2;
   const auto state = has_state ? NamedState::parse(answer.reply.items[1]) : std::nullopt;
@@ -124,12 +125,12 @@ Result<PollingWaiter::Tried> NamedWaiter::take_by_setnx() {
   if (client_.grants_nothing) return in_grace(set);
   if (set.reply.integer == 1) return complete(value);
   TRY(state, backend_.read_state(key_));
-  if (state.value == value) return complete(value);  // by an earlier request of ours
+  if (state.value == value) return complete(value);  // an earlier request of ours took it
   if (!state.held()) return Tried{.free_in = Duration{}};
   return mend(state);
 }
 
-// The second command: if the lock is still ours, sets its end and the token.
+// The second command: sets the end and the token, if the lock is still ours.
 Result<PollingWaiter::Tried> NamedWaiter::complete(const std::string& value) {
   Command grant =
       command(&scripts::named_grant,
@@ -137,7 +138,7 @@ Result<PollingWaiter::Tried> NamedWaiter::complete(const std::string& value) {
   grant.in_grace = Command::InGrace::sent;
   TRY(answer, client_.call(grant));
   if (answer.reply.text_at(0) == "granted") return granted(answer, answer.sent);
-  return Tried{.free_in = Duration{}};  // it was removed meanwhile
+  return Tried{.free_in = Duration{}};  // the lock was removed meanwhile
 }
 
 Result<PollingWaiter::Tried> NamedWaiter::mend(const NamedState& state) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t most_idle = 8;  // connections kept open for the next command
 
-// Random, as not all clients of a server that comes back may come at the same moment.
+// Random, so that not all clients of a restarted server come at the same moment.
 Duration pause_before(unsigned attempt) noexcept {
   static thread_local std::minstd_rand random{
       static_cast<unsigned>(Clock::now().time_since_epoch().count())};
@@ -86,13 +86,13 @@ Health Client::health() {
   return {outage_.get(), grants_nothing, warnings_};
 }
 
-// So that a request is not the first to notice it, and the event on `outage_` is cleared.
+// Then no request has to discover the breakage, and the event on `outage_` is cleared.
 void Client::drop_broken() {
   pollfd rung{outage_.get(), POLLIN, 0};
   if (!outage_ || ::poll(&rung, 1, 0) <= 0) return;
   const Deadline now = Clock::now();
   std::erase_if(idle_, [&](const auto& line) {
-    (void)line->next(now);  // TLS has records of its own, which are no reply
+    (void)line->next(now);  // TLS also sends records of its own, which are no reply
     if (line->ready()) return false;
     locator_->invalidate(line->at(), {});
     return true;
@@ -160,8 +160,8 @@ Result<Reply> Client::request_any(Line& line, const Command& command, Manner man
 Result<Answer> Client::call(const Command& command) {
   const Deadline by = usual_deadline();
   bool unknown = false;
-  // A server that never answered is retried for this long from the first call on; later calls try
-  // once each.
+  // A server that has never answered is retried for this long after the first call; later calls try
+  // once.
   if (!first_answer_by_) first_answer_by_ = later(Clock::now(), options_.connect_timeout);
   const bool too_late = Clock::now() >= *first_answer_by_;
   for (unsigned n = 0;; ++n) {

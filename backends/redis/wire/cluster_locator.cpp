@@ -36,7 +36,7 @@ std::optional<Moved> parse_redirection(std::string_view name, std::string_view t
   const auto slot = parse_number<std::uint64_t>(text.substr(0, space)),
              port = parse_number<std::uint64_t>(text.substr(colon + 1));
   if (!slot || *slot > 16383 || !port || *port < 1 || *port > 65535) return std::nullopt;
-  // empty: the node that was asked
+  // empty: the node that we asked
   const std::string_view host = text.substr(space + 1, colon - space - 1);
   return Moved{
       static_cast<std::uint16_t>(*slot),
@@ -54,16 +54,16 @@ std::optional<Moved> parse_ask(std::string_view text, const Endpoint& from) {
 
 namespace {
 
-// after which the next node is asked beside a silent one
+// after this silence the next node is asked, too
 constexpr auto between_nodes = std::chrono::milliseconds{30};
 
-// The slots, as one node knows them.
+// The slot map of one node.
 class MapQuestion final : public Question {
  public:
   MapQuestion(Line::Shared shared, const Endpoint& at)
       : Question(shared, at, Line::Greeting::full) {}
 
-  bool alone = false;  // it has no contact with the others, or says so: its map may be old
+  bool alone = false;  // the node has no contact with the others, or says so: its map may be old
   // first slot, last slot, {host, port, ...} of the master, then those of replicas
   std::optional<Reply> slots;
 
@@ -80,7 +80,7 @@ class MapQuestion final : public Question {
 };
 
 Result<bool> MapQuestion::understand(std::size_t n, Reply reply) {
-  if (n == 0) {  // an error: it is not permitted
+  if (n == 0) {  // an error: the right is missing
     alone = reply.is(Reply::Type::string) && reply.text.find("cluster_state:ok") == reply.text.npos;
     return false;
   }
@@ -133,7 +133,7 @@ std::uint16_t ClusterLocator::index_of(Endpoint at) {
 void ClusterLocator::adopt(const Endpoint& at, const Reply& map) {
   slots_.fill(unknown);
   for (const Reply& range : map.items) {
-    const std::string_view host = range.items[2].text_at(0);  // empty: the node that was asked
+    const std::string_view host = range.items[2].text_at(0);  // empty: the node that we asked
     const auto port = range.items[2].number_at(1);
     if (!port || *port < 1 || *port > 65535) continue;
     const auto index = index_of({host.empty() || host == "?" ? at.host : std::string{host},
@@ -188,7 +188,7 @@ void ClusterLocator::invalidate(const Endpoint& at, std::string_view text) {
   }
   known_ = false;  // a node that is gone, or has changed its role
   slots_.fill(unknown);
-  // it is asked last
+  // ask this node last
   std::stable_partition(nodes_.begin(), nodes_.end(),
                         [&](const Endpoint& n) { return !(n == at); });
 }

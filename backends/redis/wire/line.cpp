@@ -24,7 +24,7 @@ void Line::dial(Deadline by, Duration greeting) {
 void Line::close(Error why) {
   if (!connection_) return;
   mute_ = state_ == State::greeting && !connection_->received();
-  // while dialling the server may still be told why (an alert of TLS)
+  // while dialling, the server may still be told why (a TLS alert)
   if (state_ != State::dialling) connection_->abandon();
   connection_.reset();
   awaited_.clear();
@@ -68,7 +68,7 @@ void Line::send(const Command& command, Manner manner, Deadline answer_by, std::
 }
 
 void Line::push() {
-  if (connection_ && ready()) (void)connection_->push();  // if it fails, next() fails as well
+  if (connection_ && ready()) (void)connection_->push();  // if push() fails, next() fails as well
 }
 
 Deadline Line::poll_until() const noexcept {
@@ -104,7 +104,7 @@ Result<std::optional<Reply>> Line::step(Deadline now) {
     }
     TRY_VOID(understand(about, *reply));
     if (awaited_.empty() && login_) return fail(std::move(*login_));
-    if (awaited_.empty()) {  // what follows is read when a request asks for it
+    if (awaited_.empty()) {  // later bytes are read when a request asks for them
       facts_.read(info_);
       state_ = State::ready;
       break;
@@ -129,7 +129,7 @@ std::optional<Reply> Line::await(Wait wait) {
   bool fresh = connection_ && awaited_.size() == 1 && connection_->unsent();
   push();
   for (;; fresh = false) {
-    // a request that has only just left has no reply yet
+    // a request that was sent just now has no reply yet
     auto reply = fresh ? std::nullopt : next(Clock::now());
     if (reply || closed() || (ready() && idle())) return reply;
     if (wait_for(poll_fd(), poll_events(), {std::min(wait.until, poll_until()), wait.interrupt_fd}))
@@ -159,11 +159,11 @@ void Line::greet() {
   if (!o.password.empty() && !o.user.empty()) request(About::login, {"AUTH", o.user, o.password});
   for (const char* section : {"server", "replication", "memory"})
     request(About::facts, {"INFO", section});
-  // behind them, as a sentinel has none
+  // after the greeting: a sentinel has no databases
   if (o.database != 0) request(About::database, {"SELECT", fmt::format_int(o.database).str()});
 }
 
-// Errc::protocol: not a reply to the command.
+// Errc::protocol: this is not a reply to the command.
 Result<void> Line::understand(About about, Reply& reply) {
   const Options& o = shared_.options;
   std::string what = about == About::login ? "log in" : "identify the server";
@@ -171,7 +171,7 @@ Result<void> Line::understand(About about, Reply& reply) {
   if (reply.is(Reply::Type::error)) {
     Error refused = as_login_error(what, at_.text(), reply.text, o.password);
     if (about == About::login && refused.code == Errc::protocol) refused.code = Errc::denied;
-    // It may be a sentinel, which says so next.
+    // It may be a sentinel; its next reply says so.
     if (about == About::login && reply.text.find("without any password") != reply.text.npos) {
       login_ = std::move(refused);
       return {};

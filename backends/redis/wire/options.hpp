@@ -7,25 +7,26 @@
 
 namespace dlock::redis {
 
-// The settings from URL and options, checked as far as possible without a connection.
+// Settings from URL and options, checked as far as possible without a connection.
 struct Options : LoginOptions {
   enum class Topology { single, sentinel, cluster, independent };
   Topology topology = Topology::single;
-  // sentinels, of that topology; all of them, where they are independent
+  // the sentinels, or all servers if they are independent
   std::vector<Endpoint> servers;
-  std::string master;  // its name, as sentinels know it
+  std::string master;  // the master's name, as sentinels know it
   unsigned database = 0;
   std::string prefix;     // of every key in the store
-  unsigned replicas = 0;  // acknowledgements a grant needs
+  unsigned replicas = 0;  // the number of acknowledgements that a grant needs
   Duration restart_grace{};
-  // setnx-expire: a foreign lock without expiry that did not change for this long is removed
+  // setnx-expire: removes a foreign lock without expiry that did not change for this long
   std::optional<Duration> stale_after;
   Micros unit = 1'000'000;  // getset: microseconds per unit of its timestamps
 };
 
 std::uint16_t usual_port(std::string_view scheme) noexcept;
 
-// Errc::usage names the item, its value and what is allowed. No topology: that of the scheme.
+// Errc::usage names the item, its value and what is allowed. Without a topology the scheme's is
+// used.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&,
                               std::optional<Options::Topology> = {});
 

@@ -25,7 +25,7 @@ void Question::go_on() {
       answered_ = true;
       outcome_ = Result<void>{};
     } else if (std::exchange(answered_, false) && done.error().code == Errc::unavailable) {
-      line_.dial(*until_);  // it had been closed meanwhile
+      line_.dial(*until_);  // it was closed since the last time
       replies_.reset();
     } else {
       line_.close(done.error());
@@ -38,7 +38,7 @@ Result<bool> Question::step(Deadline now) {
   for (;;) {
     auto reply = line_.next(now);
     if (line_.closed()) return fail(line_.why());
-    // Nothing is under way any more: the first address was left, the next one is asked.
+    // No request is in flight: the first address was left, and the next one must be asked.
     const bool moved = replies_ && !reply && line_.idle();
     if (line_.ready() && (!replies_ || moved)) {
       replies_ = 0;

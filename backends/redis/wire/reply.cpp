@@ -8,8 +8,8 @@
 namespace dlock::redis {
 namespace {
 
-// hiredis requests one object per element and its place in the tree. Elements of an array live in
-// their parent's vector, so only the root is ever freed.
+// hiredis asks for one object per element and its place in the tree. Array elements live in their
+// parent's vector, so only the root is ever freed.
 Reply* place(const redisReadTask* task) noexcept {
   if (!task->parent) return new Reply;
   auto* parent = static_cast<Reply*>(task->parent->obj);
@@ -20,15 +20,15 @@ ReplyLimits& limits(const redisReadTask* task) noexcept {
   return *static_cast<ReplyLimits*>(task->privdata);
 }
 
-// A RESP3 type, which a server only sends after HELLO 3. hiredis reports the missing object as out
-// of memory; `next` corrects that.
+// A RESP3 type, which servers send only after HELLO 3. hiredis reports the missing object as out of
+// memory; `next` corrects that.
 void* refuse(const redisReadTask* task) noexcept {
   limits(task).unknown_type = true;
   return nullptr;
 }
 
 void* make_string(const redisReadTask* task, char* text, std::size_t length) noexcept {
-  // hiredis 1.x calls this for big numbers and verbatim strings as well.
+  // hiredis 1.x also calls this for big numbers and verbatim strings.
   if (task->type != REDIS_REPLY_ERROR && task->type != REDIS_REPLY_STATUS &&
       task->type != REDIS_REPLY_STRING)
     return refuse(task);
@@ -40,13 +40,12 @@ void* make_string(const redisReadTask* task, char* text, std::size_t length) noe
   return r;
 }
 
-// hiredis 0.14 counts with int, 1.x with size_t, which calls this for maps, sets and pushes as
-// well.
+// hiredis 0.14 counts with int, 1.x with size_t; 1.x also calls this for maps, sets and pushes.
 void* make_array(const redisReadTask* task, auto elements) noexcept {
   if (task->type != REDIS_REPLY_ARRAY) return refuse(task);
   std::size_t& budget = limits(task).elements;
   const auto count = static_cast<std::size_t>(elements);
-  if (elements < 0 || count > budget) return nullptr;  // hiredis reports "out of memory"
+  if (elements < 0 || count > budget) return nullptr;  // hiredis will report "out of memory"
   budget -= count;
   Reply* r = place(task);
   r->type = Reply::Type::array;
@@ -65,8 +64,8 @@ void* make_nil(const redisReadTask* task) noexcept { return place(task); }
 
 void destroy(void* root) noexcept { delete static_cast<Reply*>(root); }
 
-// hiredis 1.x has functions for doubles and booleans; if they are not set it uses a made-up address
-// as the object.
+// hiredis 1.x has functions for doubles and booleans. If they are not set, it uses a made-up
+// address as the object.
 template <class Functions>
 void refuse_newer_types(Functions& f) {
   if constexpr (requires { f.createDouble; })
@@ -145,15 +144,14 @@ namespace {
 constexpr ServerError known[] = {
     {"NOSCRIPT", Remedy::send_text},
     {"MOVED", Remedy::elsewhere, Errc::unavailable, "a node of a cluster: use redis+cluster://"},
-    // Most of the keys of one lock do not exist at any moment, and no node executes such a script
-    // for a slot that is being moved.
+    // At any moment most keys of a lock do not exist, and no node runs such a script for a slot
+    // that is being moved.
     {"ASK", Remedy::later, Errc::unavailable, "the slot is being moved to another node"},
     {"READONLY", Remedy::elsewhere, Errc::unavailable, "a replica; locks live on the master"},
     {"UNBLOCKED", Remedy::elsewhere, Errc::unavailable, "the server changed its role"},
     {"MASTERDOWN", Remedy::elsewhere},
     {"LOADING", Remedy::later},
-    // A node that is cut off from the others says so as long as that lasts; they may have another
-    // master meanwhile.
+    // A node that is cut off keeps saying so; meanwhile the others may have another master.
     {"CLUSTERDOWN", Remedy::elsewhere, Errc::unavailable,
      "the node has no contact with the others, or slots have no master"},
     {"TRYAGAIN", Remedy::later},
@@ -179,7 +177,7 @@ constexpr ServerError known[] = {
 // Errors that start with ERR and are distinguished by their text.
 constexpr ServerError phrases[] = {
     {"max number of clients", Remedy::later},
-    // In a script, where it is not a NOPERM.
+    // Inside a script it is not a NOPERM.
     {"can't run this command", Remedy::none, Errc::denied,
      "the rights dlock needs are in dlock-redis(7)"},
     {"can't access at least one of the keys", Remedy::none, Errc::denied,
@@ -217,8 +215,8 @@ ServerError classify(std::string_view text) noexcept {
   const std::string_view first = text.substr(0, text.find(' '));
   for (const auto& e : known)
     if (e.name == first) return e;
-  // Inside a script the name comes later. Only there: elsewhere the rest of the text may quote what
-  // a client sent.
+  // Inside a script the name comes later. Look there only: elsewhere the text may quote what a
+  // client sent.
   if (text.find("script") != text.npos)
     for (const auto& e : known)
       if (contains_word(text, e.name)) return e;

@@ -15,24 +15,25 @@ struct Reply {
   enum class Type { nil, status, string, integer, array, error };
   Type type = Type::nil;
   std::int64_t integer = 0;
-  std::string text;  // status, string, error
+  std::string text;  // for a status, string or error
   std::vector<Reply> items;
 
   bool is(Type t) const noexcept { return type == t; }
-  // The reply of a script: element `i` as text or number; empty or nothing when it is missing or of
+  // Element `i` of a script's reply, as text or number; empty or nothing if it is missing or of
   // another kind.
   std::string_view text_at(std::size_t i) const noexcept;
   // an integer, or decimal digits
   std::optional<std::int64_t> number_at(std::size_t i) const noexcept;
 };
 
-// No reply that dlock requests comes near these: more is a broken or hostile server.
+// No reply that dlock requests comes near these limits: a bigger one is from a broken or hostile
+// server.
 inline constexpr std::size_t max_reply_bytes = 1 << 20;
 inline constexpr std::size_t max_reply_elements = 1 << 17;
 
 struct ReplyLimits {
-  std::size_t elements = max_reply_elements;  // that the current reply may still have
-  // it has an element of a type that RESP2 does not have
+  std::size_t elements = max_reply_elements;  // the elements that the current reply may still have
+  // an element has a type that RESP2 does not have
   bool unknown_type = false;
 };
 
@@ -45,7 +46,8 @@ class ReplyReader {
   // Errc::protocol: more than max_reply_bytes without a complete reply. The reader is useless
   // afterwards.
   Result<void> feed(std::string_view bytes);
-  // The next complete reply, or nothing yet. Errc::protocol: not RESP2, or too many elements.
+  // Returns the next complete reply, or nothing yet. Errc::protocol: not RESP2, or too many
+  // elements.
   Result<std::optional<Reply>> next();
 
  private:
@@ -68,15 +70,15 @@ struct ServerError {
   std::string_view advice{};  // for people; may be empty
 };
 
-// `text` as the server sent it, without the leading '-'. Errors raised inside a script are wrapped
-// differently by each version of Redis (5 and 6: `ERR Error running script (...): ... -READONLY
-// ...`, 7: `READONLY ... script: ...`): the known name is found in all of them.
+// `text` is the server's, without the leading '-'. Each version of Redis wraps errors inside a
+// script differently (5 and 6: `ERR Error running script (...): ... -READONLY ...`, 7: `READONLY
+// ... script: ...`); the known name is found in all of them.
 ServerError classify(std::string_view text) noexcept;
 
 // "<what> at <where>: <server's text, made printable and short> (<advice>)"
 Error as_error(std::string_view what, std::string_view where, std::string_view text);
-// Of an answer to a login, which may repeat our password, also a part of it: only the first
-// sentence is judged and shown, or the word before it, if the sentence has the password.
+// For the reply to a login, which may repeat our password or a part of it. Only its first sentence
+// is judged and shown, or the word before it if the sentence contains the password.
 Error as_login_error(std::string_view what, std::string_view where, std::string_view text,
                      std::string_view password);
 
@@ -91,9 +93,10 @@ class Connection : public Transport {
  public:
   using Transport::Transport;
 
-  void add(std::span<const std::string_view> command);  // into the buffer
-  // The next reply that has arrived. Errc::unavailable: the connection is broken. Errc::protocol:
-  // the peer does not speak RESP. In both cases the connection is useless afterwards.
+  void add(std::span<const std::string_view> command);  // appends to the buffer
+  // Returns the next reply that has arrived. Errc::unavailable: the connection is broken.
+  // Errc::protocol: the peer does not speak RESP. In both cases the connection is useless
+  // afterwards.
   Result<std::optional<Reply>> receive();
 
  private:

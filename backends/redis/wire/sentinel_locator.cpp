@@ -8,8 +8,8 @@
 namespace dlock::redis {
 namespace {
 
-// Asks for the master. Sentinels often have no password, so it is given to those that ask for one:
-// their own, or else that of the servers.
+// Asks one sentinel for the master. Many sentinels have no password, so a password is sent only to
+// those that ask for one: their own, or else the servers'.
 class Sentinel final : public Question {
  public:
   Sentinel(Line::Shared shared, const Endpoint& at) : Question(shared, at, Line::Greeting::none) {}
@@ -74,11 +74,11 @@ class SentinelLocator final : public Locator {
   }
 
  private:
-  // Asks all of them at once, until `enough` agree or no answer is outstanding.
+  // Asks all sentinels at once, until `enough` agree or no answer is outstanding.
   void query(std::size_t enough, Wait wait) {
     std::vector<Question*> questions;
     for (auto& s : sentinels_) {
-      s->go_on();  // what arrived after the last decision
+      s->go_on();  // reads what arrived after the last decision
       s->end();
       s->master.reset();
       questions.push_back(s.get());
@@ -88,7 +88,7 @@ class SentinelLocator final : public Locator {
                          [&](const auto& s) { return votes(*s) >= enough; });
     });
   }
-  // The sentinels that name the same master as this one.
+  // The number of sentinels that name the same master as this one.
   std::size_t votes(const Sentinel& one) const {
     const auto agrees = [&](const auto& s) { return one.master && s->master == one.master; };
     return static_cast<std::size_t>(std::count_if(sentinels_.begin(), sentinels_.end(), agrees));
@@ -131,7 +131,7 @@ Result<Endpoint> SentinelLocator::find(std::string_view, Wait wait) {
 void SentinelLocator::examine(Wait wait, std::vector<Finding>& out) {
   std::size_t agree = 0;
   std::string others;
-  query(sentinels_.size() + 1, wait);  // all of them
+  query(sentinels_.size() + 1, wait);  // ask all of them
   for (const auto& s : sentinels_) {
     if (s->master == master_) ++agree;
     else if (s->master) others += fmt::format("; {} names {}", s->at().text(), s->master->text());
