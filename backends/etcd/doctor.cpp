@@ -17,7 +17,7 @@ Result<Json> query(Client& client, std::string_view path, Json body = Json::obje
   return client.query("examine", path, std::move(body), client.usual_deadline());
 }
 
-// One member, asked by itself. An error: it is not there. Its cluster is added to `clusters`.
+// Examines one member on its own, and adds its cluster to `clusters`. An error: it is not there.
 Result<std::vector<Finding>> examine_member(const Client& all, std::size_t endpoint,
                                             std::set<std::string>& clusters) {
   Client client = all.only(endpoint);
@@ -73,7 +73,7 @@ void members(Client& client, Findings& found) {
                    : "an odd number from three on");
 }
 
-// What the account may do: etcd judges the rights of both ways that a transaction can go.
+// Checks the account's rights. etcd checks them for both branches of a transaction.
 void rights(Client& client, Findings& found) {
   const std::string key = client.options().root + "doctor";
   const Json never = transaction({created(key, INT64_MAX)}, {put(key, "")},
@@ -89,14 +89,14 @@ void rights(Client& client, Findings& found) {
               "the user of the URL has no meaning here; whoever reaches a member may take locks");
 }
 
-// The shortest lease that etcd gives tells its election timeout: it is one and a half.
+// The shortest lease that etcd gives is one and a half election timeouts, so it shows that timeout.
 void leases(Client& client, Findings& found) {
   const auto made = query(client, "/v3/lease/grant", {{"TTL", "1"}});
   if (!made)
     return found.add("leases", printable(made.error().message), Level::bad,
                      "nothing can be locked");
   const std::int64_t shortest = number_of(*made, "TTL");
-  // what the first lock does: a key with that lease, which goes with it
+  // as the first lock does: a key that ends with its lease
   const std::string key = client.options().root + "doctor-" + Owner::random().hex();
   const auto written = client.txn(
       "examine", transaction({created(key, 0)}, {put(key, "", number_of(*made, "ID"))}, {}),

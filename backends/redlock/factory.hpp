@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factory of family `redlock`. What its URLs say: dlock-redlock(7). Its guarantees, and the
-// rights that the masters must grant: README.md beside this file.
+// The factory of family `redlock`. dlock-redlock(7) explains its URLs; README.md beside this file
+// has its guarantees and the rights that the masters must grant.
 #pragma once
 #include <array>
 #include "redis/factory.hpp"
@@ -28,7 +28,7 @@ inline constexpr std::array<Traits, 1> recipes{{
      .keeps_last_run = true},
 }};
 
-struct Options : redis::Options {  // `servers`: all the masters
+struct Options : redis::Options {  // `servers` has all the masters
   bool list_change = false;        // the masters of a key may differ from before
 };
 

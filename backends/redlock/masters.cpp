@@ -11,10 +11,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration first_pause = 20ms, longest_pause = 1s;  // between attempts to connect
+constexpr Duration first_pause = 20ms, longest_pause = 1s;  // between tries to connect
 constexpr std::size_t most_owed = 64;
 
-// How long to wait for stragglers: three times what the majority needed, within bounds.
+// How long to wait for stragglers: three times as long as the majority needed, within bounds.
 Duration slower_than(Duration elapsed, Duration most) {
   return std::min(most, std::max<Duration>(elapsed * 3, 2ms));
 }
@@ -39,7 +39,7 @@ void Node::send(const Call& call, std::uint64_t number) {
   const redis::Command command{"ask", call.script, call.keys, call.args};
   const std::string id = call.script ? std::to_string(number) : "";
   const bool by_text = std::find(known_.begin(), known_.end(), call.script) == known_.end();
-  // A plain command blocks on the server (BLPOP).
+  // A plain command may block on the server (BLPOP).
   const Deadline answer_by =
       call.script ? later(now, std::max<Duration>(shared_.options.op_timeout, 500ms)) : no_deadline;
   line_.send(command, {.by_text = by_text, .number = id}, answer_by);
@@ -94,7 +94,7 @@ void Node::receive(Reply answer, std::vector<Response>& out) {
 
 void Node::closed(std::vector<Response>& out) {
   why_ = line_.why_there();
-  // It refuses what the files do not say any more: the next attempt may succeed.
+  // The files no longer have what this master refused: the next try may succeed.
   if (why_.code == Errc::denied && shared_.credentials.newer_than(line_.credentials())) {
     why_.code = Errc::unavailable;
     pause_ = {};
@@ -175,7 +175,7 @@ Error Masters::too_few() const {
 
 Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   const Deadline began = Clock::now();
-  receive(began, {}, false);  // what has arrived meanwhile
+  receive(began, {}, false);  // take what has arrived meanwhile
   for (bool waited = false;; waited = true) {
     for (Node& n : nodes_) n.connect();
     if (refused()) break;
@@ -188,7 +188,7 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
       if (n.pending())
         until = std::max(until, enough ? std::min(by, later(n.pending_since(), slow)) : by);
     if (insist && ready() < majority()) {
-      until = by;  // and checks those again that wait for their next attempt
+      until = by;  // and look at the masters that wait for their next try
       for (const Node& n : nodes_)
         if (!n.ready() && !n.pending()) until = std::min(until, n.again());
     }
@@ -196,7 +196,7 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
       if (insist && ready() < majority() && Clock::now() < by) continue;
       break;
     }
-    if (!receive(until, {}, true)) break;  // one has connected, or failed
+    if (!receive(until, {}, true)) break;  // a master has connected, or failed
   }
   TRY_VOID(all_different());
   if (insist && ready() < majority()) return fail(too_few());
@@ -250,8 +250,8 @@ Votes Masters::call(const Calls& make, Deadline by,
       v.elapsed = since(v.sent_at);
       v.wall_received = wall_micros();
     } else if (h.unknown_script && !v.again && nodes_[i].ready() && nodes_[i].idle()) {
-      // Nothing was sent behind it, so a late execution may come in place of the next. Not ready:
-      // the connection ended behind that reply.
+      // No request followed this one on its connection, so a late execution may take the place of
+      // the next. Not ready: the connection ended after that reply.
       nodes_[i].send(*calls[i], number);
       v.again = true;
     } else {
@@ -268,7 +268,7 @@ Votes Masters::call(const Calls& make, Deadline by,
     votes[i].sent_at = Clock::now();
     nodes_[i].send(*calls[i], number);
   }
-  std::optional<Duration> elapsed;  // until it was decided
+  std::optional<Duration> elapsed;  // until the decision
   const auto patient = [&] {
     const Duration most = stragglers.most;
     Deadline until = later(began, stragglers.all_of ? most : slower_than(*elapsed, most));

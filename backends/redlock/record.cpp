@@ -14,7 +14,7 @@ constexpr std::string_view record_prefix = "dlock:redlock:";
 constexpr std::string_view wake_prefix = "dlock:redlock-wake:";
 constexpr char mark = '?';
 
-// Characters that would be taken for separators, by dlock or in the record.
+// Escapes characters that would be taken for separators, by dlock or in the record.
 std::string escaped(const std::string& name) {
   std::string out;
   for (const char c : name) {
@@ -106,7 +106,7 @@ std::optional<NodeState> parse_state(const Reply& answer) {
 }
 
 Leader leader_of(const NodeStates& states, std::size_t majority) {
-  // by type and value
+  // votes by type and value
   std::map<std::pair<std::string, std::string>, std::vector<const NodeState*>> locks;
   for (const auto& s : states)
     if (s && s->held()) locks[{s->type, s->value}].push_back(&*s);
@@ -114,7 +114,7 @@ Leader leader_of(const NodeStates& states, std::size_t majority) {
   for (const auto& [lock, by] : locks) {
     if (by.size() <= best.votes) continue;
     best = {by.size(), lock.second, {}, false};
-    // Of several records the confirmed one has the most information.
+    // Of several records, the confirmed one has the most information.
     const auto newest =
         std::max_element(by.begin(), by.end(), [](const NodeState* a, const NodeState* b) {
           return std::pair{a->ours(), a->token} < std::pair{b->ours(), b->token};

@@ -2,45 +2,46 @@
 // Redlock over independent masters, with a fencing token. Source:
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/; the token is dlock's own.
 //
-// A grant takes two rounds. Phase 1: each master that has no lock sets it and answers with a number
-// higher than all it has given (acquire, in redlock.lua). With a majority of votes the token is the
-// highest of these numbers. Phase 2: it is written back to each master whose vote is still ours
-// (confirm); a majority of these makes the grant. The lease counts from before phase 1.
+// A grant takes two rounds. Phase 1: each master that has no lock sets it, and replies with a
+// number higher than all it has given (acquire, in redlock.lua). With a majority of votes, the
+// token is the highest of these numbers. Phase 2: the token is written back to each master whose
+// vote is still ours (confirm); a majority of confirmations makes the grant. The lease counts from
+// before phase 1.
 //
 // Why tokens rise: two grants A and B each have a majority of confirmations, so some master
-// confirmed both. There its votes for A and for B did not overlap, because owners are unique and a
-// lock is set only if there is none. If A's came first, A's token was written there under A's vote;
-// so the number that the master gave to B is higher, and it confirms nothing lower than what it
-// gave. No clock is used: if locks end early and two holders overlap, their tokens still show which
-// came later. The assumption is that a majority remembers its numbers: a master that may have lost
-// its data gives none below its clock, and has no vote during restart_grace.
+// confirmed both. There the votes for A and for B did not overlap, because owners are unique and a
+// lock is set only if there is none. If A's came first, A's token was written there under A's vote.
+// So the number that the master gave to B is higher, and the master confirms nothing lower than the
+// number it gave. No clock is used: if locks end early and two holders overlap, their tokens still
+// show which came later. The assumption is that a majority remembers its numbers. A master that may
+// have lost its data gives no number below its clock, and has no vote during restart_grace.
 //
-// A vote is the value of the lock there, which is the owner. An owner is one attempt: an undo or a
+// A vote is the value of the lock at a master: the owner. An owner is one attempt. An undo or
 // release whose reply was lost is sent again on the next connection, and its first copy may arrive
 // even later. If it hit votes of a later attempt, two clients could have a majority each. So an
-// attempt that was undone is never repeated: the next one has a new owner, which the lease then
+// attempt that was undone is never repeated: the next attempt has a new owner, which the lease then
 // names. At a master that has not answered an undo, the undo is sent again before anything else on
 // the next connection.
 //
-// Lists: all of that is true for clients with the same list of masters; majorities of two lists
-// need not meet. So each master stores the list of the last confirmed grant of a key, and gives no
-// vote to a client with another one, which is told so. To change it on purpose (list_change=yes)
-// takes the votes of all masters that were kept, which are at least half of the old list; so no
-// holder by that list is left. Before the first of them stores the new list all of them have stored
-// that the old one is over (list), so that a message lost in between never gives each list a
-// majority. tests/pure/redlock/list_model_test.cpp searches schedules for a counterexample, and
-// finds one if any of these rules is left out. Not detected: lists without a common master, keys
-// unknown to all masters, masters that lost their data or were away since the key was used, clients
-// that are not dlock.
+// Lists: all of this is true for clients with the same list of masters; majorities of two lists
+// need not overlap. So each master stores the list of the key's last confirmed grant, and gives no
+// vote to a client with another list, and tells it so. To change the list on purpose
+// (list_change=yes), all masters that were kept must vote. They are at least half of the old list,
+// so no holder by that list is left. Before the first of them stores the new list, all of them have
+// stored that the old list is over. So a message lost in between never gives each list a majority.
+// tests/pure/redlock/list_model_test.cpp searches schedules for a counterexample, and finds one if
+// any of these rules is left out. Not detected: lists without a common master, keys unknown to all
+// masters, masters that lost their data or were away since the key was used, and clients other than
+// dlock.
 //
 // Interleavings that remain:
-// 1. An attempt got no answer from a master, and the connection broke. The request may still arrive
-//    after the undo that follows on the next connection: that vote blocks the key there until its
-//    ttl is over. A majority of the others is enough for the next holder.
-// 2. Clocks of a majority jump ahead, or a majority restarts without its data and restart_grace is
-//    0: locks end early, and a second holder is granted. The first notices with its next renewal;
-//    its token is lower.
-// 3. A holder is frozen past its deadline and runs for a moment when it wakes: as with every lease.
+// 1. An attempt got no reply from a master, and the connection broke. The request may still arrive
+// after the undo that follows on the next connection. Its vote blocks the key there until its ttl
+// is over. A majority of the others is enough for the next holder.
+// 2. The clocks of a majority jump ahead, or a majority restarts without its data and restart_grace
+// is 0: locks end early, and a second holder is granted. The first holder notices with its next
+// renewal, and its token is lower.
+// 3. A holder is frozen past its deadline and runs for a moment when it wakes, as with every lease.
 #pragma once
 #include "common/unanswered_releases.hpp"
 #include "redis/wire/client.hpp"
@@ -52,7 +53,7 @@
 
 namespace dlock::redlock {
 
-// How long to wait for one master: a slow one must not use up the lease.
+// How long to wait for one master, so that a slow master does not use up the lease.
 constexpr Duration node_patience(Duration ttl) noexcept {
   return std::clamp<Duration>(ttl / 20, std::chrono::milliseconds{10},
                               std::chrono::milliseconds{200});
@@ -63,13 +64,13 @@ constexpr Duration least_validity(Duration ttl) noexcept { return ttl / 4; }
 // One attempt to take the lock.
 struct Attempt {
   std::optional<Lease> lease;
-  std::optional<HolderView> holder;  // not taken: the holder with the most votes
+  std::optional<HolderView> holder;  // set if not taken: the holder with the most votes
   std::optional<Duration> free_in;   // when time alone may give a majority
   std::string why;
-  // overrides all else: a list of masters that is not ours, or its change is impossible now
+  // overrides all else: a master has another list, or the list cannot be changed now
   std::optional<Error> refused;
   bool foreign = false;     // the holder is another program, which wakes no waiter
-  bool unanswered = false;  // masters without an answer could have made the difference
+  bool unanswered = false;  // masters without a reply could have made the difference
   bool undone = false;      // its owner must not be used again
 };
 
@@ -102,12 +103,13 @@ class RedlockBackend final : public Backend {
   Health health() override;
   Counters counters() const noexcept override { return {requests, wakeups}; }
 
-  // For the waiter. An attempt needs masters().gather() before, and has `owner`, not the request's.
+  // Makes one attempt for `owner`, not for the request's owner. Call masters().gather() before.
+  // Used by the waiter.
   Attempt attempt(const Request&, const Owner& owner);
-  // Takes votes back, where they may be: sent again until it is answered or the ttl is over.
+  // Takes votes back wherever they may be. Repeated until it is answered or the ttl is over.
   void undo(const Names&, const std::string& vote, Duration ttl,
             std::function<bool(std::size_t)> whom = {});
-  void gave(Duration ttl);  // such a lease was granted
+  void gave(Duration ttl);  // tells it of a grant with this ttl
   Masters& masters() noexcept { return masters_; }
   const Options& options() const noexcept { return options_; }
   Credentials& credentials() noexcept { return credentials_; }
@@ -115,16 +117,17 @@ class RedlockBackend final : public Backend {
   Deadline usual_deadline() const noexcept;
 
   std::uint64_t requests = 0, wakeups = 0;
-  // too many masters for a majority, at a waiter's last request or the last list
+  // at a waiter's last request, or the last list, too many masters were in their grace period for a
+  // majority
   bool in_grace = false;
 
  private:
-  // Calls every master again until it is decided or the usual deadline has passed. An error: no
-  // majority could be asked.
+  // Calls every master, again and again, until the decision is made or the usual deadline has
+  // passed. An error: no majority could be asked.
   struct VoteRound {
     Votes votes;
     Deadline sent;          // before the first request left
-    bool repeated = false;  // an earlier request may have been carried out as well
+    bool repeated = false;  // an earlier request may have been carried out, too
   };
   Result<VoteRound> insist(const Calls&, const std::function<bool(const Votes&)>& decided,
                            Stragglers = {});
@@ -132,24 +135,25 @@ class RedlockBackend final : public Backend {
   Result<Renewal> renewed(const Lease&, Duration ttl, const VoteRound&, const Names&);
   Error wrong_list(std::size_t master, std::string_view recorded) const;
   Error too_few_answered(std::string_view what, std::size_t answered) const;
-  // For `what`, which found no holder: Errc::unavailable if a majority may have one all the same.
+  // For the request `what`, which found no holder: Errc::unavailable if a majority may have one all
+  // the same.
   Result<void> nothing_unread(std::string_view what, const NodeStates&) const;
   void watch();
   Result<NodeStates> read_states(const Names&, Votes* votes = nullptr);
-  // `named`: by a caller, not found at a master
+  // `named`: a caller named the key; it was not found at a master
   Result<std::optional<KeyView>> inspect(const Names&, bool named);
-  // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is
-  // no vote.
+  // As in KeyView. A master that does not answer, or that restarted recently, does not prove that
+  // there is no vote.
   std::string unread(const NodeStates&) const;
   Result<std::unique_ptr<redis::Client>> client_of(std::size_t master) const;
 
-  const Traits& traits_;  // of the table, which lives for ever
+  const Traits& traits_;  // a row of the recipe table, which lives for ever
   Options options_;
   Credentials credentials_{options_};
   Masters masters_;
   UnansweredReleases unanswered_;
   bool ever_ready_ = false;
-  Duration gave_{};  // the longest ttl of a grant or a renewal
+  Duration gave_{};  // the longest ttl of any grant or renewal
   Fd outage_;        // epoll(7) of the connections
 };
 

@@ -9,7 +9,7 @@
 namespace dlock::redlock {
 namespace {
 
-constexpr int most_rounds = 4;  // of phase 1, for the greatest of a split vote
+constexpr int most_rounds = 4;  // of phase 1, for the greatest owner of a split vote
 
 bool granted(const Vote& v) { return v.says("granted"); }
 bool busy(const Vote& v) { return v.says("busy"); }
@@ -63,8 +63,8 @@ class OneAttempt {
                 [this, whom](std::size_t i) { return masters_.votes(i) && (!whom || whom(i)); });
   }
 
-  // If no master that voted knows this list, a fresh key cannot be told from a wrong list; so the
-  // others are waited for first.
+  // If no master that voted knows the key's list, a fresh key looks like a wrong list. So wait for
+  // the other masters first.
   void request_votes() {
     const bool change = backend_.options().list_change;
     const auto known = [&](const Vote& v) { return granted(v) && known_list(v) == list_; };
@@ -83,7 +83,7 @@ class OneAttempt {
     leader_ = leader_of(states_, majority_);
   }
 
-  // A split vote: the other attempts yield to the greatest, which keeps its votes and asks the
+  // In a split vote the attempts yield to the greatest owner, which keeps its votes and asks the
   // other masters again. Each attempt has another owner, so none yields for ever.
   void insist_if_greatest() {
     const auto smaller = [&](const auto& s) { return !s || (s->ours() && s->value < vote_); };
@@ -108,8 +108,8 @@ class OneAttempt {
 
   // ---- the list --------------------------------------------------------------------------------
 
-  // A change needs the votes of all masters that were kept of the old list. These are at least half
-  // of it: so a holder by that list would have one of them.
+  // To change the list, all masters kept from the old list must vote. They are at least half of it,
+  // so a holder by the old list would have one of them.
   Result<void> judge_lists() {
     const bool change = backend_.options().list_change;
     bool known = false;
@@ -123,7 +123,7 @@ class OneAttempt {
       TRY_VOID(keep(i, KnownList::parse(there)));
     }
     for (std::size_t i = 0; change && i < masters_.size(); ++i) {
-      // For a key unknown to those that answer, the silent ones may know another list.
+      // The masters that answer do not know the key, but silent ones may know another list.
       if (votes_[i].answered() || !(kept_[i] || (!known && !changes_))) continue;
       return fail(Errc::unavailable,
                   fmt::format("{}: no vote; list_change=yes needs that of every master that was "
@@ -162,7 +162,7 @@ class OneAttempt {
                     masters_[i].at().text(), printable(other.text), list_, both, before.size()));
   }
 
-  // What changes a list needs all that were kept of it; everything needs a majority.
+  // A request that changes the list needs all kept masters; every request needs a majority.
   bool all_kept(const Votes& votes, const std::function<bool(const Vote&)>& is) const {
     for (std::size_t i = 0; i < masters_.size(); ++i)
       if (kept_[i] && !is(votes[i])) return false;
@@ -179,8 +179,8 @@ class OneAttempt {
         [this, whom](std::size_t i) { return may_have_voted(votes_[i]) && whom(i); });
   }
 
-  // First every kept master stores that the list is being changed, then any stores the new one:
-  // whatever gets lost, clients of both lists can never have a majority at the same time.
+  // First, every kept master stores that the list is changing; only then a master stores the new
+  // one. So clients of both lists never have a majority at the same time, whatever gets lost.
   bool change_list(FencingToken token) {
     for (const bool marks : {true, false}) {
       const Votes stored = masters_.call(
@@ -193,8 +193,8 @@ class OneAttempt {
     return true;
   }
 
-  // Without waiting: a lost copy is made up by the next renewal, or grant. If some have stored it,
-  // those that have not answered will, too.
+  // Nobody waits for the replies: the next renewal, or grant, makes up for a lost copy. If some
+  // masters have stored it, the others will, too.
   void send_list(FencingToken token) {
     const auto known = [&](const Vote& v) { return known_list(v) == list_; };
     const bool stored = count(votes_, known) > 0;
@@ -238,10 +238,10 @@ class OneAttempt {
 
   // ---- failure ---------------------------------------------------------------------------------
 
-  // At every master that may have a vote: also those that did not answer. A master that answered
-  // busy has none of ours.
+  // Sends the undo to every master that may have a vote, also to those that did not answer. A
+  // master that answered busy has none of ours.
   void undo() {
-    // a repeated request for a grant in force does not undo it
+    // a repeated request must not undo a grant in force
     if (count(votes_, [](const Vote& v) { return granted(v) && v.reply.text_at(4) != "0"; }) > 0 ||
         count(votes_, may_have_voted) == 0)
       return;
@@ -282,8 +282,9 @@ class OneAttempt {
   const Deadline sent_ = Clock::now(), phase_1_ends_ = later(sent_, patience_);
   Votes votes_;
   NodeStates states_;
-  std::vector<bool> kept_;  // of another list that is known somewhere: each of them must vote
-  bool changes_ = false;    // there is such a list
+  // kept from another list that is known somewhere: each of them must vote
+  std::vector<bool> kept_;
+  bool changes_ = false;  // there is such a list
   Leader leader_;
   Attempt made_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The views for people: holders, masters that disagree, and whether masters are fit.
+// What people see: holders, masters that disagree, and whether masters are fit.
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration patience = 200ms;  // for masters whose answers only matter for display
+constexpr Duration patience = 200ms;  // for masters whose answers matter only for display
 
 std::string ends(const NodeState& s) {
   return s.left ? "ends in " + format_duration(*s.left) : "no expiry";
@@ -44,7 +44,7 @@ std::string state_at(const Node& n, const std::optional<NodeState>& s, const Vot
                      static_cast<double>(offset) / 1e6);
 }
 
-// The first address, to find masters on the same host.
+// The first address, to find masters on one host.
 std::string address_of(const Endpoint& at) {
   const auto found = look_up(at.host, at.port, later(Clock::now(), patience));
   return found ? found->front().text() : at.host;
@@ -106,7 +106,7 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool nam
   }
   const Leader leader = leader_of(states, m.majority());
   v.unread = unread(states);
-  // what a majority was granted, others may have forgotten
+  // a majority's grant, which the others may have lost
   if (!v.unread.empty()) v.fence = 0;
   if (!known) return named && !v.unread.empty() ? std::optional{v} : std::nullopt;
 
@@ -169,7 +169,7 @@ Result<std::vector<std::string>> RedlockBackend::names() {
   return all;
 }
 
-// At every master, not a majority: one left out would keep its numbers.
+// At every master, not just a majority: a master left out would keep its numbers.
 Result<void> RedlockBackend::erase(const Key& key) {
   const Names at = names(key);
   const redis::Command remove{

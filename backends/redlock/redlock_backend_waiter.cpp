@@ -9,22 +9,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr unsigned most_unanswered = 3;  // tries in one poll with an unknown outcome
-// Of the pause after each of them in a row, up to 6.4 s at the default ttl: masters that were asked
-// by too many at once never answer in time if all of these ask again at the same rate.
+constexpr unsigned most_unanswered = 3;  // tries in one poll without a known outcome
+// Limits the pause after such tries in a row to 6.4 s at the default ttl. If too many waiters ask
+// at once, the masters never answer in time as long as all of them ask again at the same rate.
 constexpr unsigned most_doublings = 5;
 constexpr Duration check_anyway = 2s;  // the holder is a dlock, which wakes us
 constexpr Duration together = 5ms;     // time within which the wake-ups of a majority arrive
 constexpr auto go_on = std::nullopt;   // of a step
 
-// Between a half and the whole.
+// A random time between half of `d` and `d`.
 Duration some_of(Duration d) {
   return d / 2 + d * static_cast<long>(Owner::random().bytes[0]) / 512;
 }
 
 // Tries, and between two tries sleeps on a list of each master (BLPOP, on separate connections),
-// where a release wakes one waiter. Other programs wake none: because of them, and of a waiter that
-// was woken and died, it also tries after a while.
+// where a release wakes one waiter. It also tries after a while, because other programs wake no
+// waiter, and because a waiter that was woken may have died.
 class RedlockWaiter final : public Waiter {
  public:
   RedlockWaiter(RedlockBackend& backend, const Request& request)
@@ -58,12 +58,12 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
   unanswered_ = 0;
   last_.sent_at = {};
   for (bool first = true;; first = false) {
-    // A slice of zero is one try; other slices keep the pace, however short they are.
+    // A slice of zero means one try now. Other slices keep the pace, however short they are.
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
       const Deadline until = std::min(end, next_);
       if (silent_ > 0) wait_for(-1, 0, {until, backend_.options().interrupt_fd});
       else sleep(until);
-      // what was known before is no answer
+      // an older reply is not an answer
       if (Clock::now() < next_ && silent_ > 0) return fail(silence_);
       if (Clock::now() < next_) return Progress{last_};
     }
@@ -100,7 +100,7 @@ RedlockWaiter::Step RedlockWaiter::try_once(Deadline end) {
   return go_on;
 }
 
-// Or fewer than a majority can be asked at all.
+// Also if fewer than a majority can be asked.
 RedlockWaiter::Step RedlockWaiter::in_grace(Deadline end, Wait wait) {
   const Masters& m = backend_.masters();
   if (request_.wait && wait.interrupted()) return Progress{last_};
@@ -131,7 +131,7 @@ RedlockWaiter::Step RedlockWaiter::unanswered(Deadline end, const std::string& w
 }
 
 Duration RedlockWaiter::pause(const Attempt& made) {
-  // A split vote, or a lock that ended meanwhile: soon, but not all at once.
+  // A split vote, or the lock has just ended: try soon, but not all at the same time.
   if (made.free_in == Duration{})
     return some_of(std::min<Duration>(2ms * (1U << std::min(tries_, 6U)), 50ms));
   // with what is added below, a third of the ttl
@@ -141,7 +141,7 @@ Duration RedlockWaiter::pause(const Attempt& made) {
   return made.free_in && about < anyway / 2 ? about : some_of(about) + about / 4;
 }
 
-// Until `until`, or until masters report a release: then it is tried at once.
+// Sleeps until `until`, or until masters report a release; then it tries at once.
 void RedlockWaiter::sleep(Deadline until) {
   if (!listeners_) {
     listeners_ =
@@ -154,7 +154,7 @@ void RedlockWaiter::sleep(Deadline until) {
     ++backend_.wakeups;
     woken_[i] = true;
   };
-  Deadline due = no_deadline;  // then the others had their time to report it, too
+  Deadline due = no_deadline;  // until then the other masters may report it, too
   while (Clock::now() < until) {
     for (Node& n : listeners_->nodes()) {
       n.connect();
@@ -173,10 +173,10 @@ void RedlockWaiter::sleep(Deadline until) {
 
 Result<void> RedlockWaiter::cancel() {
   listeners_.reset();
-  // Leftovers of attempts are being released already; a returned grant is not.
+  // What attempts left behind is being released already; a returned grant is not.
   if (granted_) {
     TRY_VOID(backend_.release({request_.key, *granted_}, std::nullopt));
-  } else if (tries_ > 0) {  // and outstanding messages get a moment to be sent
+  } else if (tries_ > 0) {  // give outstanding messages a moment to be sent
     backend_.masters().pause(later(Clock::now(), 1ms));
   }
   return {};

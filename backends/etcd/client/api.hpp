@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pieces of etcd's v3 API in JSON: what a transaction asks, and what an answer says. No I/O; no
-// answer, however wrong, throws.
+// Builds requests of etcd's v3 API in JSON, and reads the replies. No I/O. No reply, however wrong,
+// throws.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -14,12 +14,12 @@ namespace dlock::etcd {
 using Json = nlohmann::json;
 
 std::string base64(std::string_view bytes);
-std::string from_base64(std::string_view text);  // empty: it is none
-// The end of the range of all keys that begin so.
+std::string from_base64(std::string_view text);  // empty: not base64
+// The end of the range of all keys that begin with the prefix.
 std::string end_of_prefix(std::string prefix);
 
-// A member of an object; null, text or number: there is none of that kind. etcd leaves out what is
-// zero, and writes 64-bit numbers as text.
+// A member of an object; null, text or number: the object has none of that kind. etcd omits zeros,
+// and writes 64-bit numbers as text.
 const Json& member(const Json& object, const char* name);
 std::string text_of(const Json& object, const char* name);
 std::int64_t number_of(const Json& object, const char* name);
@@ -33,47 +33,48 @@ struct KeyValue {
 using KeyValues = std::vector<KeyValue>;
 
 // Conditions.
-Json created(const std::string& key, std::int64_t revision);  // 0: there is no such key
+Json created(const std::string& key, std::int64_t revision);  // 0: the key does not exist
 Json leased(const std::string& key, std::int64_t lease);
 Json modified(const std::string& key, std::int64_t revision);
 Json none_below(const std::string& prefix);
-Json untouched_below(const std::string& prefix, std::int64_t since);  // none was written after it
-// `result`: "GREATER", "LESS". False without the key.
+// nothing below it was written after `since`
+Json untouched_below(const std::string& prefix, std::int64_t since);
+// `result`: "GREATER" or "LESS". False if the key does not exist.
 Json value(const std::string& key, const char* result, const std::string& than);
 
 // Operations.
 Json get(const std::string& key);
 Json put(const std::string& key, const std::string& value, std::int64_t lease = 0);
-Json put_value(const std::string& key, const std::string& value);  // its lease stays
+Json put_value(const std::string& key, const std::string& value);  // keeps the key's lease
 Json put_lease(const std::string& key, std::int64_t lease);        // its value stays
 Json remove(const std::string& key);
 Json remove_below(const std::string& prefix);
-// What is below the prefix in order of creation; only what was created before (0: all); the newest
-// of it alone.
+// Lists what is below the prefix, in order of creation: only keys created before the revision (0:
+// all); `newest`: only the last of them.
 Json list(const std::string& prefix, std::int64_t before = 0, bool newest_alone = false);
 Json list_names(const std::string& prefix);
 
-// A transaction, whole or as an operation of another.
+// A transaction, alone or as an operation of another transaction.
 using Parts = std::vector<Json>;
 Json transaction(Parts conditions, Parts then, Parts otherwise);
 Json nested(Json transaction);
 
 struct TxnAnswer {
   bool succeeded = false;
-  bool lease_missing = false;  // refused, nothing was done: it names a lease that has ended
+  bool lease_missing = false;  // refused, nothing was done: the lease that it names has ended
   bool unclear = false;        // an earlier try of this call was not answered
   std::int64_t revision = 0;
-  std::vector<KeyValues> ranges;  // one for each operation; empty for what is no get or list
+  std::vector<KeyValues> ranges;  // one per operation; empty unless the operation is a get or list
   std::vector<std::int64_t> removed;
 
-  // Of an operation that may not be there.
+  // The keys of an operation, which may be missing.
   const KeyValues& range(std::size_t i) const;
-  static std::optional<TxnAnswer> of(const Json&);  // nullopt: no answer to a transaction
+  static std::optional<TxnAnswer> of(const Json&);  // nullopt: not a reply to a transaction
 };
 
-// A line of a watch.
+// A line from a watch.
 struct WatchLine {
-  bool created = false, over = false;  // over: it has to be made anew
+  bool created = false, over = false;  // over: begin another watch
   struct Event {
     bool deleted = false;
     KeyValue kv;
@@ -83,7 +84,7 @@ struct WatchLine {
   static WatchLine of(std::string_view line);
 };
 
-// Why etcd refused a call; a stream says it in an object.
+// Why etcd refused a call. A stream has the reason in an object.
 std::string reason_of(const Json& answer);
 
 }  // namespace dlock::etcd

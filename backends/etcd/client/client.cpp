@@ -18,13 +18,13 @@ std::int64_t never_used_id() {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// What etcd says of a token that it does not know, or that is older than a change of users.
+// Whether the reply means that etcd does not know our token, or that users have changed since.
 bool wants_login(std::string_view why) {
   return contains(why, "invalid auth token") || contains(why, "user name is empty") ||
          contains(why, "auth store is old") || contains(why, "revision in header is old");
 }
 
-// The whole seconds that etcd counts in.
+// etcd counts in whole seconds.
 std::int64_t seconds(Duration ttl) {
   return std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(ttl).count());
 }
@@ -55,14 +55,15 @@ Client Client::only(std::size_t endpoint) const {
   return Client{std::move(o)};
 }
 
-// Of a member that was silent or broke off: the next call goes to another one.
+// The member was silent or broke off: the next call goes to another one.
 void Client::leave() {
   http_.reset();
   ++moves_;
   at_ = (at_ + 1) % options_.endpoints.size();
 }
 
-// A name may resolve to several members. Each round begins at another one, in case one is silent.
+// A name may resolve to several members. Each round begins with another one, because one may be
+// silent.
 std::unique_ptr<Http> Client::new_connection(Deadline until) {
   return std::make_unique<Http>(options_.endpoints[at_], credentials_.tls(), options_.op_timeout,
                                 until, moves_ / options_.endpoints.size());
@@ -75,15 +76,16 @@ Result<std::unique_ptr<Http>> Client::dial(Deadline until, Deadline heard_by) {
     auto http = new_connection(until);
     auto open = http->open(until, heard_by);
     if (open && http->stays_open()) return http;
-    if (open) heard_by = no_deadline;  // it was heard, and then closed
+    if (open) heard_by = no_deadline;  // the peer sent something, and then closed
     else if (open.error().code != Errc::denied || !credentials_.newer_than(version))
       return fail(std::move(open.error()));
   }
 }
 
-// One endpoint after the other. First each has a moment to say a word, so that a silent one leaves
-// time even for a short wait; then its share of the time. One that TLS keeps out is passed over
-// like one that is down, which may come back; a wrong password is wrong everywhere.
+// Tries one endpoint after the other. At first, each has a moment to send something, so that a
+// silent endpoint leaves time even in a short wait; then each has its share of the time. An
+// endpoint that TLS refuses is passed over like one that is down, because it may come back. A wrong
+// password is wrong everywhere.
 Result<void> Client::connect(std::string_view what, Deadline until) {
   const std::size_t all = options_.endpoints.size(), most = all > 1 ? 2 * all : 1;
   Error last{Errc::unavailable, "no time was left to connect"};
@@ -147,7 +149,7 @@ Result<Client::Reply> Client::judge(std::string_view what, HttpAnswer&& answer) 
     return reply;
   }
   if (!options_.user.empty() && wants_login(why)) {
-    no_auth_ = false;  // it was enabled meanwhile
+    no_auth_ = false;  // authentication was enabled meanwhile
     logged_out_ = true;
     return refuse(Errc::unavailable);
   }
@@ -198,7 +200,7 @@ Result<Client::Reply> Client::call(std::string_view what, std::string_view path,
       if (last || reply.error().code != Errc::timed_out) return failed(std::move(reply.error()));
     } else {
       leave();
-      // with TLS 1.3 a server refuses our certificate only now: nothing was done
+      // a TLS 1.3 server refuses our certificate only now: nothing was done
       const bool refused = answer.error().code == Errc::denied;
       const bool over = refused ? enough && !credentials_.newer_than(version) : last;
       if (over || Clock::now() >= until)
@@ -241,7 +243,7 @@ Result<bool> Client::revoke(std::string_view what, std::int64_t lease, Deadline 
 
 Result<bool> Client::keep_alive(std::int64_t lease, Deadline until) {
   TRY(reply, call("wait", "/v3/lease/keepalive", {{"ID", std::to_string(lease)}}, until));
-  // a lease that has ended is answered, too, without its TTL
+  // etcd also answers for a lease that has ended, but without a TTL
   return !reply.lease_missing && number_of(member(reply.body, "result"), "TTL") > 0;
 }
 
@@ -249,7 +251,7 @@ Result<std::optional<Duration>> Client::time_left(std::int64_t lease, Deadline u
   TRY(reply, call("inspect", "/v3/lease/timetolive", {{"ID", std::to_string(lease)}}, until));
   const std::int64_t left = number_of(reply.body, "TTL");
   if (reply.lease_missing || left < 0) return std::optional<Duration>{};
-  // etcd leaves out the part of a second; a lease that is there has some of it left
+  // etcd omits the part of a second, which an existing lease still has
   return std::optional<Duration>{std::chrono::milliseconds{left * 1000 + 500}};
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of one etcd cluster: several endpoints, login, requests with deadlines of their own
-// (etcd's own errors come after 7 s), watches.
+// A client of one etcd cluster: several endpoints, login, watches, and requests with deadlines of
+// their own (etcd's own time-out is 7 s). For a single thread.
 //
 // A request that may be repeated is tried at one endpoint after the other, each for its share of
-// the time; another one is sent once.
+// the time. Any other request is sent once.
 #pragma once
 #include <memory>
 #include <optional>
@@ -21,36 +21,37 @@ inline constexpr std::uint16_t usual_port = 2379;
 
 struct Options : LoginOptions {
   std::vector<Endpoint> endpoints;
-  // before the name of every key: "dlock/", or "/app/dlock/" for the path /app
+  // precedes the name of every key: "dlock/", or "/app/dlock/" for the path /app
   std::string root;
-  bool native = true;  // false: keys are those that `etcdctl lock` makes
+  bool native = true;  // false: keys are those of `etcdctl lock`
 };
 
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);  // Errc::usage
 
-// A lease whose id was never used before. A late or repeated LeaseGrant of one id would revive a
-// lease that was revoked, and with it what a late request attaches to it.
+// A lease with an id that was never used before. A late or repeated LeaseGrant with a used id would
+// revive a lease that was revoked, and so allow what a late request attaches to it.
 struct NewLease {
   std::int64_t id = 0;
-  Deadline sent{};  // before its LeaseGrant left
+  Deadline sent{};  // before its LeaseGrant was sent
 };
 
-// On a connection of its own, and without waiting: it wakes, and nothing depends on it.
+// A watch on a connection of its own. It never waits. It only wakes a waiter; nothing else depends
+// on it.
 class Watch {
  public:
   Watch(std::unique_ptr<Http> http, Deadline answer_by, unsigned client_moves)
       : moves(client_moves), http_(std::move(http)), answer_by_(answer_by) {}
-  // What has arrived. No events and not `over`: nothing; call it again when events() happen on
-  // fd(), or at poll_until() at the latest.
+  // Returns what has arrived. Neither events nor `over`: nothing has; call it again when events()
+  // happen on fd(), and no later than poll_until().
   WatchLine next();
   int fd() const noexcept { return http_->fd(); }
   short events() const noexcept { return http_->events(); }
   Deadline poll_until() const noexcept { return std::min(answer_by_, http_->poll_until()); }
-  unsigned moves;  // of the client, when it was made
+  unsigned moves;  // the client's `moves_` when the watch was made
 
  private:
   std::unique_ptr<Http> http_;
-  Deadline answer_by_;  // when it has to be confirmed
+  Deadline answer_by_;  // etcd must confirm the watch by then
 };
 
 class Client {
@@ -62,33 +63,34 @@ class Client {
   const Options& options() const noexcept { return options_; }
   Deadline usual_deadline() const noexcept { return later(Clock::now(), options_.op_timeout); }
 
-  // `what`: "acquire", for messages. Errc::timed_out, Errc::protocol: the outcome is unknown. Any
-  // other Error: nothing was done.
+  // `what` is for messages, such as "acquire". Errc::timed_out or Errc::protocol: the outcome is
+  // unknown. Any other Error: nothing was done.
   Result<NewLease> grant(std::string_view what, Duration ttl, Deadline until);
   Result<TxnAnswer> txn(std::string_view what, const Json& transaction, Deadline until,
                         bool repeatable = true);
   Result<TxnAnswer> read(std::string_view what, Parts ranges, Deadline until) {
     return txn(what, transaction({}, std::move(ranges), {}), until);
   }
-  Result<bool> revoke(std::string_view what, std::int64_t lease, Deadline until);  // false: gone
-  // False: the lease has ended. It proves nothing of the future: README.md.
+  // false: it does not exist
+  Result<bool> revoke(std::string_view what, std::int64_t lease, Deadline until);
+  // False: the lease has ended. True proves nothing about the future: README.md.
   Result<bool> keep_alive(std::int64_t lease, Deadline until);
-  // What the leader says is left of it; nullopt: it has ended.
+  // What the leader says is left of the lease; nullopt: it has ended.
   Result<std::optional<Duration>> time_left(std::int64_t lease, Deadline until);
-  // Begins at the member that the calls go to. `end`: of a range; empty: the key alone.
+  // Begins at the member that gets the calls. `end`: of a range; empty: one key.
   Watch watch(const std::string& key, const std::string& end, std::int64_t from, bool puts);
   // False: begin another watch.
   bool is_current(const std::optional<Watch>& w) const noexcept { return w && w->moves == moves_; }
-  // Any call that changes nothing, as it is answered.
+  // Sends a call that changes nothing, and returns the reply.
   Result<Json> query(std::string_view what, std::string_view path, Json body, Deadline until);
 
-  // The wall clock of the member that answered last, in microseconds since 1970: this host's,
-  // unless that is a second off.
+  // The wall clock of the member that answered last, in microseconds since 1970. It is this host's
+  // clock, unless that is a second off.
   std::int64_t store_now() const noexcept { return wall_micros() + clock_off_; }
   std::int64_t clock_off() const noexcept { return clock_off_; }
 
   bool no_auth() const noexcept { return no_auth_; }
-  // For the doctor: all calls go to this endpoint alone.
+  // Used by the doctor: a client whose calls go to this endpoint only.
   Client only(std::size_t endpoint) const;
   std::uint64_t requests = 0;
 
@@ -110,11 +112,11 @@ class Client {
   Options options_;
   Credentials credentials_{options_};
   std::unique_ptr<Http> http_;
-  std::size_t at_ = 0;  // of the endpoints
-  unsigned moves_ = 0;  // how often it has left a member
+  std::size_t at_ = 0;  // index of the endpoint
+  unsigned moves_ = 0;  // counts how often it has left a member
   std::string token_;
   bool no_auth_ = false;     // the cluster knows no users
-  bool logged_out_ = false;  // it refused our token: log in and send the request again
+  bool logged_out_ = false;  // the member refused our token: log in, and send the request again
   std::int64_t clock_off_ = 0;
 };
 

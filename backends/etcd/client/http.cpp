@@ -18,7 +18,7 @@ std::int64_t parse_date(const std::string& text) {
   return end && *end == '\0' ? ::timegm(&t) : 0;
 }
 
-// Whether a request was done is not known once something of it was sent, unless TLS refused it.
+// Once a part of a request was sent, its outcome is unknown, unless TLS refused it.
 tl::unexpected<Error> without_outcome(Error e) {
   if (e.code != Errc::denied) e.code = Errc::timed_out;
   return fail(std::move(e));
@@ -31,7 +31,7 @@ HttpReader::HttpReader() {
   parser_.data = this;
 }
 
-// A callback that returns 1 ends the parsing: feed() returns false.
+// A callback that returns 1 ends the parsing, and feed() returns false.
 bool HttpReader::feed(std::string_view bytes) {
   static const http_parser_settings settings = [] {
     http_parser_settings s{};
@@ -87,7 +87,7 @@ std::optional<std::string> HttpReader::next_line() {
   return line;
 }
 
-// A peer that accepts may still be silent: where there is another one it has to say something.
+// A peer that accepts may still be silent. Where there is another peer, it has to send something.
 Result<void> Http::open(Deadline until, Deadline heard_by) {
   for (bool asked = false;;) {
     Result<bool> more = asked ? step() : transport_.step_open(Clock::now());
@@ -140,7 +140,7 @@ Result<HttpAnswer> Http::post(std::string_view path, std::string_view body, std:
                               Deadline until) {
   ask(fmt::format("POST {}", path), body, token);
   while (!complete()) {
-    TRY(more, go_on());  // sent once, and nowhere else
+    TRY(more, go_on());  // sent once, to this address only
     if (complete() || (more && Clock::now() < until)) continue;
     if (Clock::now() >= until || !wait_for(fd(), events(), {until}))
       return fail(Errc::timed_out,

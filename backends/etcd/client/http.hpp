@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP/1.1 as far as the JSON gateway needs it: POST and its answer, whole or as a stream of lines.
+// As much of HTTP/1.1 as the JSON gateway needs: POST, and its reply as a whole or as a stream of
+// lines.
 #pragma once
 #include <http_parser.h>
 #include <cstdint>
@@ -12,15 +13,17 @@
 
 namespace dlock::etcd {
 
-// Bytes of one answer in, its parts out. No I/O.
+// Takes the bytes of one reply, and returns its parts. No I/O.
 class HttpReader {
  public:
   HttpReader();
   HttpReader(const HttpReader&) = delete;
   HttpReader& operator=(const HttpReader&) = delete;
-  // False: this is no answer, or more than one.
+  // False: this is not a reply, or more than one.
   bool feed(std::string_view bytes);
-  bool end();  // the peer ends the connection: an answer without a length is complete. False: cut
+  // The peer has ended the connection. True: the reply is complete, also one without a length.
+  // False: it was cut off.
+  bool end();
 
   bool has_head() const noexcept { return head_; }
   bool complete() const noexcept { return complete_; }
@@ -29,7 +32,7 @@ class HttpReader {
   // The header Date, in seconds since 1970; 0: none.
   std::int64_t date() const noexcept { return date_; }
   std::string extract_body() noexcept { return std::exchange(body_, {}); }
-  // The next line of the body, which is taken; nullopt: it is not there yet.
+  // Takes the next line of the body; nullopt: it is not there yet.
   std::optional<std::string> next_line();
 
  private:
@@ -38,7 +41,7 @@ class HttpReader {
   bool add_value(std::string_view);
 
   http_parser parser_{};
-  std::string body_, name_, value_;  // name and value: of the current header
+  std::string body_, name_, value_;  // name and value of the current header
   std::int64_t date_ = 0;
   bool in_value_ = false, head_ = false, complete_ = false, stays_open_ = false;
 };
@@ -49,27 +52,28 @@ struct HttpAnswer {
   std::string body;
 };
 
-// One connection, one request at a time. After an error it is useless.
+// One connection, which carries one request at a time. After an error it is useless.
 class Http {
  public:
   Http(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until,
        std::size_t first)
       : transport_(at, tls, silence, until, first), host_(at.text()) {}
 
-  // Before post(). `heard_by`: a peer that has not said a word then is given up, because there is
-  // another one; `until`: there is none; no_deadline: it was heard before, and is not asked.
-  // Errc::unavailable: nobody answers there. Errc::denied: TLS.
+  // Opens the connection; call it before post(). `heard_by`: a peer that has sent nothing by then
+  // is given up, because there is another one. `until`: there is no other one. no_deadline: the
+  // peer has answered before and need not do so now. Errc::unavailable: nobody answers there.
+  // Errc::denied: TLS.
   Result<void> open(Deadline until, Deadline heard_by);
-  // Errc::timed_out: the outcome is unknown. Errc::protocol: likewise; this is no HTTP.
-  // Errc::denied: TLS; nothing was done.
+  // Errc::timed_out: the outcome is unknown. Errc::protocol: unknown, too, and the peer does not
+  // speak HTTP. Errc::denied: TLS; nothing was done.
   Result<HttpAnswer> post(std::string_view path, std::string_view body, std::string_view token,
                           Deadline until);
 
-  // The same without waiting: a request, "POST /path", which step() sends. It is sent again to the
-  // next address of the name, if the first one stays silent.
+  // The same without waiting: step() sends the request, "POST /path". It is sent again to the next
+  // address of the name if the first one stays silent.
   void ask(std::string_view what, std::string_view body, std::string_view token);
-  // Opens, sends and reads what is possible now; call it again when events() happen on fd(), or at
-  // poll_until() at the latest. True: more of the answer has come.
+  // Opens, sends and reads as much as possible now. Call it again when events() happen on fd(), and
+  // no later than poll_until(). True: more of the reply has come.
   Result<bool> step();
   std::optional<std::string> next_line() { return reader_->next_line(); }
   bool complete() const noexcept { return reader_->complete(); }
@@ -79,7 +83,7 @@ class Http {
   Deadline poll_until() const noexcept { return transport_.poll_until(); }
 
  private:
-  Result<bool> go_on();  // step() at this address
+  Result<bool> go_on();  // step() for the current address
 
   Transport transport_;
   const std::string host_;

@@ -25,7 +25,7 @@ Record Record::of(const Request& r) {
   made.lock_delay = r.lock_delay;
   if (!key_from_store_name(store_name(r.key))) made.key = r.key.text();
   made.who = r.identity;
-  made.who.limit = 0;  // has a field of its own
+  made.who.limit = 0;  // the record has a field for it
   return made;
 }
 
@@ -69,7 +69,7 @@ Contenders contenders(const KeyValues& found, std::string_view prefix) {
   return all;
 }
 
-// Readers and permits run beside each other; a permit counts all that came before it.
+// Readers and permits may hold together; a permit counts every contender before it.
 bool may_run(const Contenders& all, std::size_t at, unsigned limit) {
   const Mode mode = all[at].mode();
   const auto end = all.begin() + static_cast<std::ptrdiff_t>(at);
@@ -86,7 +86,7 @@ Verdict decide(const Contenders& before, Mode mode, unsigned limit) {
   using What = Verdict::What;
   const auto last = std::find_if(before.rbegin(), before.rend(),
                                  [&](const Contender& c) { return exclude(c.mode(), mode); });
-  // Watching just the last one that excludes us wakes one waiter per release.
+  // Watching only the last contender that excludes us wakes one waiter per release.
   if (last != before.rend()) return {What::wait_deletion, last->kv.key};
   if (mode != Mode::permit || before.size() < limit) return {What::run};
   const auto waiting = std::find_if(before.rbegin(), before.rend(), [](const Contender& c) {

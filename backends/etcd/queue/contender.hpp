@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those that want a lock: one key each below the lock's prefix, in order of creation. What their
-// records say, and which of them may run. No I/O here.
+// The contenders for a lock: each has a key below the lock's prefix, in order of creation. Reads
+// their records, and decides which of them may hold. No I/O.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,27 +13,26 @@
 
 namespace dlock::etcd {
 
-// The value of a contender's key, one line:
-//   dlock1 MODE LIMIT SLOT TTL_US DELAY_US GRANTED_US REVOKED KEY IDENTITY
-// `-` where there is nothing. GRANTED is on the store's clock. KEY is there if the lock's name is a
-// shortened one.
+// The value of a contender's key, one line:   dlock1 MODE LIMIT SLOT TTL_US DELAY_US GRANTED_US
+// REVOKED KEY IDENTITY `-` stands for nothing. GRANTED is by the store's clock. KEY is there only
+// if the lock's name is a shortened key.
 struct Record {
   Mode mode = Mode::exclusive;
-  std::optional<unsigned> limit, slot;  // slot: it holds this permit
+  std::optional<unsigned> limit, slot;  // slot: the permit that it holds
   Duration ttl{}, lock_delay{};
-  std::int64_t granted = 0;  // 0: it may wait, or was granted without a write
+  std::int64_t granted = 0;  // 0: it waits, or was granted without a further write
   bool revoked = false;
   std::string key;
   Identity who;
 
   static Record of(const Request&);
   std::string text() const;
-  static std::optional<Record> parse(std::string_view);  // nullopt: not dlock's
+  static std::optional<Record> parse(std::string_view);  // nullopt: another program's value
 };
 
 struct Contender {
   KeyValue kv;
-  std::string name;  // the last part of its key: of dlock's, the owner
+  std::string name;  // the last part of its key; for a dlock it is the owner
   std::optional<Record> record;
 
   Mode mode() const noexcept { return record ? record->mode : Mode::exclusive; }
@@ -43,20 +42,20 @@ struct Contender {
 };
 using Contenders = std::vector<Contender>;
 
-// Those directly below the prefix, in order: a key further down belongs to a lock whose name
-// begins like this one's.
+// The contenders directly below the prefix, in order. A key further down belongs to a lock whose
+// name begins with this lock's name.
 Contenders contenders(const KeyValues&, std::string_view prefix);
 
-// Nobody that came before excludes it; for a permit there is room, too.
+// Whether no earlier contender excludes it; for a permit, also whether there is room.
 bool may_run(const Contenders&, std::size_t at, unsigned limit);
-// It holds. A permit does once its record has a slot.
+// Whether it holds. A permit holds once its record has a slot.
 bool holds(const Contenders&, std::size_t at);
 
-// Whether one that comes after all of these may run, and what it has to watch otherwise.
+// Whether a contender that comes after all of these may hold, and what it must watch otherwise.
 struct Verdict {
   enum class What {
     run,
-    wait_deletion,  // of `watch`
+    wait_deletion,  // wait for `watch` to be deleted
     wait_turn,      // until `watch`, a waiting permit, gets its slot or is gone
     wait_room,      // the first permit without room: any deletion below the prefix
   } what;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A grant: renewal, detachment, release, and the watch on the own key.
+// A grant: renewal, detachment, release, and the watch on its own key.
 #include "etcd/queue/queue_backend.hpp"
 #include <fmt/format.h>
 #include <poll.h>
@@ -22,7 +22,7 @@ bool may_be_done(const Error& e) noexcept {
 
 Lost is_gone() { return {"etcd does not have it any more: it expired, or was removed"}; }
 
-// The values of poll(2) are those of epoll(7).
+// epoll's bits equal poll(2)'s.
 void add_to(int epoll, int fd, short events) {
   epoll_event e{};
   e.events = static_cast<std::uint32_t>(events);
@@ -124,14 +124,14 @@ Lease QueueBackend::kept(const Lease& lease, const Held& h, const NewLease& by, 
 }
 
 // Interleavings:
-// 1. The move got no answer: the next renewal finds the key with that lease, or with the one
-//    before, and moves it on from there.
+// 1. The move got no reply. The next renewal finds the key with that lease, or with the one before,
+// and moves it on from there.
 // 2. The move arrives after a later one was answered. It names the lease that the key had then, so
-//    it is refused: otherwise it would put the key back on a lease that ends before the deadline.
+// it is refused. Otherwise it would put the key back on a lease that ends before the deadline.
 // 3. The new lease ends before the move arrives: refused.
 //
-// A move with a new value (Lease::ended) names the revision that it replaces, so a mark of --revoke
-// made meanwhile stays. That revision is known from the second renewal on.
+// A move with a new value (Lease::ended) names the revision that it replaces, so a mark that
+// --revoke set meanwhile stays. That revision is known from the second renewal on.
 Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "renew", until));
@@ -169,8 +169,8 @@ Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
   return fail(no_answer("renew", where()));
 }
 
-// The value changes with the lease (no lock-delay any more), so the transaction names the revision
-// that was read: a mark of --revoke made meanwhile stays.
+// The value changes with the lease (the lock-delay goes), so the transaction names the revision
+// that was read: a mark that --revoke set meanwhile stays.
 Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd> end) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "detach", until));
@@ -196,8 +196,8 @@ Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::opti
   return Renewal{Kept{std::move(left), record.revoked}};
 }
 
-// Deletes by create revision: a late or repeated one never ends another grant. The lease is left
-// alone: whether it still has the key is not known, and an empty one ends by itself.
+// Deletes by create revision, so a late or repeated release never ends another grant. It leaves the
+// lease alone: nobody knows whether the lease still has the key, and an empty lease ends by itself.
 Result<Released> QueueBackend::release(const Lease& lease, std::optional<RunEnd> end) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "release", until));
@@ -219,8 +219,8 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
   const std::string name = name_of(lease.key), key = last_key(name);
   LastRun last{h.token, client_.store_now(), end, h.record.granted, h.record.who};
   last.ended = std::max(last.ended, last.started);
-  // in front the token, in digits that compare as it does: that of a newer grant stays, and what
-  // does not begin with a digit goes
+  // the text begins with the token, in digits that sort like numbers: a newer grant's text stays,
+  // and text without a digit goes
   const std::string text =
       fmt::format("{:020} {} {}", h.token,
                   h.record.key.empty() ? "-" : percent_encode(h.record.key), last.text(' '));
@@ -228,8 +228,8 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
   operations.push_back(nested(transaction(std::move(newer), {}, {put(key, text)})));
 }
 
-// What was changed since the last answer is noticed, too. Nothing waits here: a watch that gets
-// no reply wakes nobody, and the next renewal begins another one.
+// It also notices changes since the last reply. Nothing waits here: a watch without a reply wakes
+// nobody, and the next renewal begins another one.
 void QueueBackend::watch_own(Held& h) {
   h.watch.emplace(client_.watch(h.key, "", h.seen + 1, true));
   receive(h);
@@ -255,7 +255,7 @@ void QueueBackend::await_watch(const Held& h) {
   set_timer(h.timer.get(), h.watch->poll_until());
 }
 
-// All of them, because one descriptor tells of all.
+// Checks all grants, because one descriptor serves all of them.
 bool QueueBackend::alarmed(const Lease& lease) {
   for (auto& [id, h] : held_) {
     std::uint64_t ticks = 0;

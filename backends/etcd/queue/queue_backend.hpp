@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipes queue and concurrency: a key per contender below the lock's prefix, attached to a
-// lease; the one created first holds. They differ in names, and in what concurrency leaves out.
+// The recipes queue and concurrency. Each contender has a key below the lock's prefix, attached to
+// a lease; the key created first holds the lock. The recipes differ in names, and in what
+// concurrency leaves out.
 //
-// The proof of holding is a new lease for each renewal, to which the key is moved. A keepalive
+// A holder proves that it holds by moving its key to a new lease with each renewal. A keepalive
 // would prove nothing: README.md.
 #pragma once
 #include <sys/epoll.h>
@@ -51,27 +52,28 @@ class QueueBackend final : public Backend {
   struct Held {
     std::string key{};  // where it is
     FencingToken token = 0;
-    std::int64_t lease = 0;  // that its key has; an unanswered renewal may have moved it on
-    Record record;           // `granted` is known, whether or not the store has it
-    std::int64_t seen = 0;   // the revision of the last answer about it
-    // As the last renewal left it; 0: there was none.
+    // the lease of its key; an unanswered renewal may have moved the key on
+    std::int64_t lease = 0;
+    Record record;          // `granted` is known, whether or not the store has it
+    std::int64_t seen = 0;  // the revision of the last answer about it
+    // The revision that the last renewal left; 0: there was no renewal.
     std::int64_t modified = 0;
     std::string value{};
-    std::string ended{};  // Lease::ended, not in the value yet
-    // The own key is watched from a second after the grant on: for a job that is shorter that would
-    // be one request of four. The timer says when to begin, and when to go on.
+    std::string ended{};  // Lease::ended, not written to the value yet
+    // Its own key is watched from a second after the grant on: for a shorter job that would be one
+    // request of four. The timer says when to begin, and when to continue.
     Fd timer{};
     std::optional<Watch> watch{};
-    bool alarm = false;  // what it says was not told yet
+    bool alarm = false;  // has news that were not reported yet
   };
   using HeldId = std::pair<std::string, Owner>;
 
-  // Below it are the keys of the contenders of this lock. `name`: in the store.
+  // The prefix of the contenders' keys for this lock. `name`: in the store.
   std::string places(const std::string& name) const;
   std::string places(const Key& key) const { return places(name_of(key)); }
   std::string name_of(const Key&) const;
   std::string place(const Key& key, const Owner& owner) const { return places(key) + owner.hex(); }
-  // Side records, outside every lock's prefix.
+  // Side records outside of every lock's prefix.
   std::string last_key(const std::string& name) const;
   std::string start_key(const std::string& name) const;
 
@@ -85,15 +87,15 @@ class QueueBackend final : public Backend {
   void receive(Held&);
   void await_watch(const Held&);
   static Lease kept(const Lease&, const Held&, const NewLease& by, Duration ttl);
-  // Errc::usage: a newer dlock wrote one of them.
+  // Errc::usage: a newer dlock wrote one of the records.
   Result<Contenders> contenders_of(const KeyValues&, std::string_view prefix) const;
   Result<Contenders> read(std::string_view what, const Key&, Deadline until);
-  // Operations for the last run, with the removal or the move that it belongs to.
+  // Adds the operations for the last run to those of the removal, or move, that ends the run.
   void add_last_run(Parts& operations, const Lease&, const Held&, const RunEnd&) const;
-  // What is left of a lease without its lock-delay; not above zero: it is over.
+  // What is left of a lease, without its lock-delay. Zero or less: it is over.
   Result<Duration> rest(std::int64_t lease, Duration lock_delay, Deadline until);
-  // `key` becomes what `then` makes of it (operations; nullopt: nothing is to be done), unless it
-  // was changed meanwhile; then again. False: `grant` does not hold.
+  // Applies the operations that `then` returns for the key (nullopt: nothing to do), unless the key
+  // was changed meanwhile; then it repeats. False: `grant` does not hold.
   using Then = std::function<Result<std::optional<Parts>>(const KeyValues&)>;
   Result<bool> change(std::string_view what, const Json& grant, const std::string& key,
                       Deadline until, const Then& then);
@@ -102,7 +104,7 @@ class QueueBackend final : public Backend {
   Client client_;
   std::map<HeldId, Held> held_;
   UnansweredReleases unanswered_;
-  Fd alarm_;  // readable: a timer or a watch of one of those held
+  Fd alarm_;  // readable: a timer or watch of a held lock needs attention
   std::uint64_t wakeups_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operators ask for, what people see, and the note of --once-per.
+// Requests of operators, what people see, and the note of --once-per.
 #include <fmt/format.h>
 #include <algorithm>
 #include <set>
@@ -11,10 +11,10 @@
 namespace dlock::etcd {
 namespace {
 
-// by which a note outlives its end: the members' clocks may be set
+// how much longer than necessary a note stays: the members' clocks may be set
 constexpr Duration note_slack = std::chrono::seconds{60};
 
-// Errc::usage: it is no note of dlock's, so what it says about starts is not known.
+// Errc::usage: the note is not dlock's, so its starts are unknown.
 Result<std::optional<Start>> parse_start(const KeyValues& found) {
   if (found.empty()) return std::nullopt;
   std::string_view text = found.front().value;
@@ -42,7 +42,7 @@ Last parse_last(const KeyValues& found) {
 
 // ---- for operators -----------------------------------------------------------------------------
 
-// The token names the grant: a late removal hits no later one.
+// The token names the grant, so a late removal hits no later one.
 Result<Released> QueueBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   if (token == FencingToken{0}) return Released::was_not_held;
   const Deadline until = client_.usual_deadline();
@@ -65,7 +65,7 @@ Result<Released> QueueBackend::revoke(const Key& key) {
   bool any = false;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const KeyValue& kv = all[i].kv;
-    // a holder of another program would not listen
+    // a holder of another program would not notice
     if (!holds(all, i) || !all[i].record) continue;
     const auto mark = [&](const KeyValues& now) -> Result<std::optional<Parts>> {
       auto record = now.empty() ? std::nullopt : Record::parse(now.front().value);
@@ -130,7 +130,7 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
     if (!c.record)
       view.notes.push_back(fmt::format("{} belongs to another program", printable(c.kv.key)));
     TRY(left, rest(c.kv.lease, c.lock_delay(), until));
-    // a key that another program wrote may have no lease, and then it has no end
+    // a key of another program may have no lease, and then no end
     h.vanished = c.kv.lease != 0 && left <= Duration{};
     if (c.kv.lease != 0) h.remaining = h.vanished ? left + c.lock_delay() : left;
     view.fence = std::max(view.fence, h.token);
@@ -175,8 +175,8 @@ Result<Starts> QueueBackend::starts(const Key& key) {
   return s;
 }
 
-// A compare-and-set on the note's revision, under the grant: a late or repeated one changes
-// nothing. The note's lease is never renewed; it outlives the note.
+// A compare-and-set on the note's revision, under the grant: a late or repeated request changes
+// nothing. The note has a lease that is never renewed, and that outlives the note's use.
 Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& wanted) {
   if (!traits_.starts) return fail(cannot("--once-per"));
   const Deadline until = client_.usual_deadline();

@@ -8,7 +8,7 @@ namespace dlock::etcd {
 Result<Progress> QueueWaiter::poll(Duration slice) {
   const Deadline began = Clock::now(), end = later(began, slice);
   sent_at_ = {};
-  if (granted_) {  // again: with what is left of it
+  if (granted_) {  // called again: with what is left of the lease
     TRY(kept, backend_.renew(Lease{.key = request_.key, .owner = request_.owner}, request_.ttl));
     if (const auto* k = std::get_if<Kept>(&kept))
       return Progress{Granted{k->lease, -1, backend_.alarm_.get()}};
@@ -17,7 +17,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
   }
   for (bool was_read = false;;) {
     Deadline until = backend_.client_.usual_deadline();
-    if (was_read && read_again_) {  // refused claims: others change the queue all the time
+    if (was_read && read_again_) {  // refused claims: other contenders keep changing the queue
       const Deadline now = Clock::now();
       if (request_.wait ? now >= end : now >= later(began, backend_.client_.options().op_timeout))
         return request_.wait ? waiting() : give_up("its permits change all the time");
@@ -33,13 +33,13 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     if (!request_.wait) return give_up("");
     if (Clock::now() >= end) return waiting();
     const bool woken = wait_for_watch({end, backend_.client_.options().interrupt_fd});
-    until = backend_.client_.usual_deadline();  // the wait has a time of its own
+    until = backend_.client_.usual_deadline();  // the wait must not use up this request's time
     const bool touch = Clock::now() >= touch_;
     if (!woken && !touch) return waiting();
     if (woken) ++backend_.wakeups_;
-    read_again_ = true;  // if what follows fails
+    read_again_ = true;  // in case the following fails
     TRY_VOID(keep_place(until));
-    // what wakes us is most often our turn, for which a new lease may be needed
+    // we are woken most often because it is our turn, which may need a new lease
     const bool with_proof = !touch && !proven();
     TRY(done, read_queue(one_decides() ? Whom::newest : Whom::all, with_proof, until));
     read_again_ = false;
@@ -53,7 +53,7 @@ Result<Progress> QueueWaiter::give_up(std::string why) {
   return Progress{Busy{std::move(holder), std::move(why), sent_at_}};
 }
 
-// Keeps the place in the queue, when it is time.
+// Keeps the place in the queue alive, when it is due.
 Result<void> QueueWaiter::keep_place(Deadline until) {
   if (Clock::now() < touch_) return {};
   TRY_VOID(backend_.client_.keep_alive(attached_, until));
@@ -61,8 +61,8 @@ Result<void> QueueWaiter::keep_place(Deadline until) {
   return {};
 }
 
-// A watch that fails wakes nobody. Then the place is looked at, a second after the watch was made
-// at the earliest, and the look makes another one.
+// A failed watch wakes nobody. Then we look at the place, at the earliest a second after the watch
+// was made, and begin another watch.
 bool QueueWaiter::wait_for_watch(const Wait& wait) {
   for (;;) {
     const WatchLine line = watch_ ? watch_->next() : WatchLine{};
@@ -93,7 +93,7 @@ void QueueWaiter::forget_place() {
   watched_.clear();
 }
 
-// What earlier attempts have left under way.
+// Deals with requests of earlier attempts that may still be carried out.
 Result<void> QueueWaiter::settle(Deadline until) {
   const std::vector<Lease> open = backend_.unanswered_.open();
   for (const Lease& lease : open)
@@ -122,7 +122,7 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
   at_once.granted = backend_.client_.store_now();
   if (at_once.mode == Mode::permit) at_once.slot = 0;
   unanswered_ = lease_;
-  // Who finds nobody is granted by this very transaction, and its record says so.
+  // If there is no other contender, this transaction grants the lock, and the record says so.
   const Parts enter_line = {put(key_, record_.text(), lease_.id)};
   const Deadline sent = Clock::now();
   TRY(answer,
@@ -144,7 +144,8 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
   attached_ = lease_.id;
   if (answer.succeeded) record_ = at_once;
   for (const KeyValue& kv : answer.range(0)) {
-    if (kv.key != key_) continue;  // else: an earlier try, or another connection with our owner
+    // it belongs to an earlier try, or to another connection with our owner
+    if (kv.key != key_) continue;
     revision_ = kv.created;
     attached_ = kv.lease;
     record_ = Record::parse(kv.value).value_or(record_);
@@ -153,7 +154,7 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
 }
 
 QueueWaiter::Step QueueWaiter::read_queue(Whom whom, bool with_proof, Deadline until) {
-  // the slots of those behind a permit count, too
+  // the slots of contenders after a permit count, too
   const bool all = request_.mode == Mode::permit;
   const auto read_us = list(prefix_, all ? 0 : revision_, whom == Whom::newest);
   Parts when = {created(key_, revision_)}, then = {read_us, get(key_)};
@@ -173,7 +174,7 @@ QueueWaiter::Step QueueWaiter::read_queue(Whom whom, bool with_proof, Deadline u
   const std::size_t first = answer.succeeded && with_proof ? 1 : 0;
   const KeyValues& mine = answer.range(first + 1);
   if (mine.empty() || mine.front().created != revision_) {
-    forget_place();  // a new one, at the end
+    forget_place();  // a new place, at the end
     return go_on();
   }
   attached_ = mine.front().lease;
@@ -192,7 +193,7 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
   before_ = std::move(all);
   free_slot_ = lowest_free_slot(before_);
   std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
-  // the newest belongs to a lock whose name begins like ours: it hides those before it
+  // the newest key belongs to a lock whose name begins with ours, and hides the keys before it
   if (whom == Whom::newest && before_.empty() && !found.empty())
     return read_queue(Whom::all, false, until);
   if (whom == Whom::all) {
@@ -213,8 +214,8 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
   return std::optional{granted()};
 }
 
-// A permit holds once its record has a slot: written only if nothing below the prefix has changed
-// since the list, so that no two have the same.
+// A permit holds once its record has a slot. The slot is written only if nothing below the prefix
+// has changed since the list, so no two permits have the same.
 QueueWaiter::Step QueueWaiter::claim(Deadline until) {
   TRY(fresh, backend_.client_.grant("acquire", request_.ttl + request_.lock_delay, until));
   Record mine = record_;
@@ -259,7 +260,8 @@ void QueueWaiter::watch() {
   watched_from_ = Clock::now();
 }
 
-// The key goes by its create revision; an enqueue that may still arrive by its lease.
+// The key is deleted by its create revision; an enqueue that may still arrive is refused through
+// its lease.
 Result<void> QueueWaiter::cancel() {
   const Deadline until = backend_.client_.usual_deadline();
   if (unanswered_.id != 0) {

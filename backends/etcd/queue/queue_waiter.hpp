@@ -7,21 +7,22 @@
 
 namespace dlock::etcd {
 
-// One contender. It makes its key and lists those before it in one transaction; if it may not run,
-// it watches the one key that decides about it, and looks again when that changes. Every ttl/3 it
-// keeps its place alive and looks, whatever the watch says.
+// One contender. In one transaction it creates its key and lists those before it. If it may not
+// hold, it watches the one key that decides about it, and looks again when that key changes. Every
+// ttl/3 it keeps its place alive and looks, whatever the watch reports.
 //
 // Interleavings:
-// 1. The enqueue got no answer: the next step looks for the key. Is it there, it is ours. If not,
-//    the lease that it names is revoked first, so that a late one is refused; the key is then made
-//    under another lease.
-// 2. The predecessor goes between the list and the watch: the watch begins behind the list's
-//    revision, so it says so.
-// 3. The place is gone (its lease has ended, an operator removed it): a new one at the end.
-// 4. Two permits see the same free slot: the claim names the revision of its list; the second one
-//    is refused, and looks again.
-// 5. The same owner at two connections: one key. Each proves with a lease of its own that it moves
-//    the key to, and compares the lease that it has seen there.
+// 1. The enqueue got no reply. The next step looks for the key: if it is there, it is ours. If not,
+// the lease that the enqueue names is revoked first, so that a late enqueue is refused; then the
+// key is made under another lease.
+// 2. The predecessor goes between the list and the watch: the watch begins after the list's
+// revision, so it reports that.
+// 3. The place is gone (its lease has ended, or an operator removed it): the waiter gets a new one
+// at the end.
+// 4. Two permits see the same free slot. The claim names the revision of its list, so the second
+// claim is refused, and looks again.
+// 5. One owner on two connections has one key. Each connection proves with a lease of its own, to
+// which it moves the key, and compares the lease that it has seen there.
 class QueueWaiter final : public Waiter {
  public:
   QueueWaiter(QueueBackend& backend, Request request)
@@ -60,7 +61,7 @@ class QueueWaiter final : public Waiter {
   bool lasts_ = false;          // it lasts for the lock-delay, too
   std::int64_t attached_ = 0;   // that it was last seen with
   NewLease unanswered_;         // of an enqueue without an answer
-  std::int64_t last_read_ = 0;  // revision of the last reading
+  std::int64_t last_read_ = 0;  // revision of the last list
   Contenders before_;           // then
   unsigned free_slot_ = 0;      // then
   Record record_;
@@ -69,7 +70,7 @@ class QueueWaiter final : public Waiter {
   std::string watched_;
   Deadline watched_from_{};
   Deadline touch_{};    // when the place is kept alive, and looked at, next
-  Deadline sent_at_{};  // of the newest reading in this poll
+  Deadline sent_at_{};  // of the newest list in this poll
   std::size_t ahead_ = 0;
   std::optional<HolderView> holder_;
   bool granted_ = false, read_again_ = false;
