@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of a key's holders in a database column: human-readable text, one holder per line.
 //
-//   dlock1 <key, percent-encoded>   H <owner> <mode> <ticket> <token> <slot> <granted> <since>
-// <deadline> <lock-delay> <who>
+//   dlock1 <key, percent-encoded>
+//   H <owner> <mode> <ticket> <token> <slot> <granted> <since> <deadline> <lock-delay> <who>
 //
 // Times are microseconds since 1970 by the server's clock. A line or field of another form makes
 // the whole record unreadable, because it may mean a holder.

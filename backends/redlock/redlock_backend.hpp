@@ -25,7 +25,7 @@
 //
 // Lists: all of this is true for clients with the same list of masters; majorities of two lists
 // need not overlap. So each master stores the list of the key's last confirmed grant, and gives no
-// vote to a client with another list, and tells it so. To change the list on purpose
+// vote to a client with another list, and says so. To change the list on purpose
 // (list_change=yes), all masters that were kept must vote. They are at least half of the old list,
 // so no holder by that list is left. Before the first of them stores the new list, all of them have
 // stored that the old list is over. So a message lost in between never gives each list a majority.
@@ -36,11 +36,11 @@
 //
 // Interleavings that remain:
 // 1. An attempt got no reply from a master, and the connection broke. The request may still arrive
-// after the undo that follows on the next connection. Its vote blocks the key there until its ttl
-// is over. A majority of the others is enough for the next holder.
+//    after the undo that follows on the next connection. Its vote blocks the key there until its
+//    ttl is over. A majority of the others is enough for the next holder.
 // 2. The clocks of a majority jump ahead, or a majority restarts without its data and restart_grace
-// is 0: locks end early, and a second holder is granted. The first holder notices with its next
-// renewal, and its token is lower.
+//    is 0: locks end early, and a second holder is granted. The first holder notices with its next
+//    renewal, and its token is lower.
 // 3. A holder is frozen past its deadline and runs for a moment when it wakes, as with every lease.
 #pragma once
 #include "common/unanswered_releases.hpp"
@@ -109,7 +109,7 @@ class RedlockBackend final : public Backend {
   // Takes votes back wherever they may be. Repeated until it is answered or the ttl is over.
   void undo(const Names&, const std::string& vote, Duration ttl,
             std::function<bool(std::size_t)> whom = {});
-  void gave(Duration ttl);  // tells it of a grant with this ttl
+  void gave(Duration ttl);  // records a grant with this ttl
   Masters& masters() noexcept { return masters_; }
   const Options& options() const noexcept { return options_; }
   Credentials& credentials() noexcept { return credentials_; }

@@ -12,39 +12,39 @@ inline constexpr std::uint16_t usual_port = 2181;
 struct Options : StoreOptions {
   std::vector<Url::Host> servers;  // each with its port
   bool all_loopback = true;        // no traffic leaves this machine
-  // chroot and prefix: "/app/dlock/"; a key's path is this and its name. At least "/"
+  // chroot and prefix: "/app/dlock/". A key's path is this and its name. At least "/".
   std::string root;
   std::string auth;  // "scheme:credential"; empty: none
-  // the file that it, or what follows `login` of it, came from; empty: from none
+  // the file of the credential, or of what follows `login` in it; empty: it came from elsewhere
   std::string auth_file, login;
-  Duration tick{};  // the servers' tickTime; zero: unknown
+  Duration tick{};  // the servers' tickTime; 0: unknown
   bool native = true;
-  bool nested = true;  // a key may be a path: the lock is a directory
+  bool nested = true;  // a key may be a path; the lock is a directory
 };
 
-// Reads the file of the credential again. True: it has another one, which is in `auth` now.
+// Reads the credential's file again. True: the credential has changed, and `auth` is the new one.
 bool read_auth_again(Options&);
 
-bool stays_on_this_machine(const Url&);  // all its hosts are loopback addresses
+bool stays_on_this_machine(const Url&);  // Whether all its hosts are loopback addresses.
 
 // Errc::usage: the URL. Errc::config: the file of `auth_file`.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
-// The path of the key: for native recipes one encoded component; for others the key is a path.
+// The path of a key: one encoded component for native recipes; for others the key is a path.
 // Errc::usage: ZooKeeper cannot have such a name.
 Result<std::string> path_of(const Options&, const Key&);
 
-// For listing every key of a prefix: a directory, "/app/" and the beginning of the names in it,
+// Where to list the keys of a prefix: a directory, "/app/", and the beginning of the names in it,
 // which is empty if the prefix ends in '/'.
 struct Listed {
   std::string directory, stem;
 };
 Listed listed_below(const Options&);
 
-// Whether this may be a path below the root. Returns the error.
+// The error if this cannot be a path below the root.
 std::optional<std::string> wrong_path(std::string_view path);
 
-std::string_view parent_of(std::string_view path);  // of "/a/b": "/a"; of "/a": "/"
+std::string_view parent_of(std::string_view path);  // "/a" for "/a/b", "/" for "/a"
 std::string_view name_of(std::string_view path);    // of "/a/b": "b"
 
 }  // namespace dlock::zookeeper

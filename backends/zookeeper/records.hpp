@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts that dlock leaves behind: the data of its nodes, and a session's ticket in a handle.
+// The texts that dlock writes: the data of its nodes, and a session's ticket in a handle.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,39 +11,39 @@
 
 namespace dlock::zookeeper {
 
-// For people; that of a permit also has its slot.
-// `dlock1 ID TIMEOUT_US LIMIT SLOT IDENTITY`: ID is the begin of the owner id, TIMEOUT of its
-// session (ttl and lock-delay), LIMIT and SLOT are `-` where there is none.
+// A node's data, for people; that of a permit also has its slot. `dlock1 ID TIMEOUT_US LIMIT SLOT
+// IDENTITY`: ID begins the owner id, TIMEOUT is the session's (ttl and lock-delay), LIMIT and SLOT
+// are `-` if there is none.
 struct NodeRecord {
   std::string id;
   Duration timeout{};
-  std::optional<unsigned> limit, slot;  // slot: it holds this permit
+  std::optional<unsigned> limit, slot;  // slot: the permit that it holds
   Identity who;
 
   static NodeRecord of(const Request&);
   bool is_of(const Owner& owner) const { return id == owner.hex().substr(0, 8); }
   std::string text() const;
-  static std::optional<NodeRecord> parse(std::string_view);  // nullopt: not dlock's
+  static std::optional<NodeRecord> parse(std::string_view);  // nullopt: another program's data
 };
 
-// What --once-per noted: `dlock1 AT UNTIL`, or nothing.
+// The note of --once-per: `dlock1 AT UNTIL`, or nothing.
 std::string start_text(const std::optional<Start>&);
-// Errc::protocol: it is not such a text.
+// Errc::protocol: this is not such a note.
 Result<std::optional<Start>> parse_start(std::string_view text, const std::string& where);
 
-// What Curator writes into a holder's node to ask it to release. Where a later holder's node has
-// the same name (recipe ephemeral) the token of the one that is asked follows: a request that
-// arrives late then asks no other. Behind that stays dlock's record, which parse() finds there.
+// What Curator writes into a holder's node to ask it to release. If a later holder's node can have
+// the same name (recipe ephemeral), the token of the asked holder follows, so that a late request
+// asks nobody else. dlock's record stays after it, where parse() finds it.
 inline constexpr std::string_view revoke_mark = "__REVOKE__";
 std::string revoke_text(FencingToken, bool names_recur, std::string_view data);
 bool is_revoked(std::string_view data, FencingToken, bool names_recur);
 
-// With these another process can resume a session: 16 and 32 hex digits, `-` and two times in ms.
+// What another process needs to resume a session: 16 and 32 hex digits, `-`, and two times in ms.
 struct Ticket {
   std::int64_t id = 0;
   std::string password;  // 16 bytes
-  // The timeout with which the session was created, of which lock_delay is no part of the lease: a
-  // new leader tracks the session by it, so every resume asks for it.
+  // The timeout with which the session was created. Its lock_delay is no part of the lease. A new
+  // leader tracks the session by this timeout, so every resume asks for it.
   Duration timeout{}, lock_delay{};
 
   std::string text() const;

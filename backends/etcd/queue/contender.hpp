@@ -13,9 +13,10 @@
 
 namespace dlock::etcd {
 
-// The value of a contender's key, one line:   dlock1 MODE LIMIT SLOT TTL_US DELAY_US GRANTED_US
-// REVOKED KEY IDENTITY `-` stands for nothing. GRANTED is by the store's clock. KEY is there only
-// if the lock's name is a shortened key.
+// The value of a contender's key, one line:
+//   dlock1 MODE LIMIT SLOT TTL_US DELAY_US GRANTED_US REVOKED KEY IDENTITY
+// `-` stands for nothing. GRANTED is by the store's clock. KEY is there only if the lock's name is
+// a shortened key.
 struct Record {
   Mode mode = Mode::exclusive;
   std::optional<unsigned> limit, slot;  // slot: the permit that it holds

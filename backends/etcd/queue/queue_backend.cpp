@@ -125,9 +125,9 @@ Lease QueueBackend::kept(const Lease& lease, const Held& h, const NewLease& by, 
 
 // Interleavings:
 // 1. The move got no reply. The next renewal finds the key with that lease, or with the one before,
-// and moves it on from there.
+//    and moves it on from there.
 // 2. The move arrives after a later one was answered. It names the lease that the key had then, so
-// it is refused. Otherwise it would put the key back on a lease that ends before the deadline.
+//    it is refused. Otherwise it would put the key back on a lease that ends before the deadline.
 // 3. The new lease ends before the move arrives: refused.
 //
 // A move with a new value (Lease::ended) names the revision that it replaces, so a mark that

@@ -13,16 +13,16 @@ namespace dlock::etcd {
 //
 // Interleavings:
 // 1. The enqueue got no reply. The next step looks for the key: if it is there, it is ours. If not,
-// the lease that the enqueue names is revoked first, so that a late enqueue is refused; then the
-// key is made under another lease.
+//    the lease that the enqueue names is revoked first, so that a late enqueue is refused; then the
+//    key is made under another lease.
 // 2. The predecessor goes between the list and the watch: the watch begins after the list's
-// revision, so it reports that.
+//    revision, so it reports that.
 // 3. The place is gone (its lease has ended, or an operator removed it): the waiter gets a new one
-// at the end.
+//    at the end.
 // 4. Two permits see the same free slot. The claim names the revision of its list, so the second
-// claim is refused, and looks again.
+//    claim is refused, and looks again.
 // 5. One owner on two connections has one key. Each connection proves with a lease of its own, to
-// which it moves the key, and compares the lease that it has seen there.
+//    which it moves the key, and compares the lease that it has seen there.
 class QueueWaiter final : public Waiter {
  public:
   QueueWaiter(QueueBackend& backend, Request request)

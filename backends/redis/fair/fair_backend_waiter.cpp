@@ -27,12 +27,12 @@ Duration refresh_of(Duration patience, const Owner& owner) noexcept {
 //
 // Interleavings that remain:
 // 1. An acquire got no reply; its connection is cut, and a new one repeats the acquire or cancels.
-// If the network delivers the first request after that cancel, its grant has no owner and blocks
-// the key until its ttl is over. (The connection is reset, so the kernel does not send the request
-// again; only data in flight can arrive.)
+//    If the network delivers the first request after that cancel, its grant has no owner and blocks
+//    the key until its ttl is over. (The connection is reset, so the kernel does not send the
+//    request again; only data in flight can arrive.)
 // 2. A script wakes this waiter, its BLPOP takes the element, and the connection breaks before the
-// reply. The waiter sends acquire again on a new connection, which needs no wake-up: it finds room
-// and grants.
+//    reply. The waiter sends acquire again on a new connection, which needs no wake-up: it finds
+//    room and grants.
 class FairWaiter final : public Waiter {
  public:
   FairWaiter(FairBackend& backend, const Request& request)

@@ -10,21 +10,21 @@
 //
 // setnx-expire: SETNX, then EXPIRE. A crash between these two commands leaves a lock for ever.
 // 1. A takes the lock (SETNX) and dies, so the lock has no end. A dlock's value is
-// `dlock1:<owner>:<ttl in ms>`, and any other dlock that waits sets the end of such a lock. A
-// foreign lock stays until an operator removes it, or for `?stale_after=`.
+//    `dlock1:<owner>:<ttl in ms>`, and any other dlock that waits sets the end of such a lock. A
+//    foreign lock stays until an operator removes it, or for `?stale_after=`.
 // 2. A takes the lock and stalls; B sets its end; it ends, and B takes it; A sets the end. A does
-// that in a script that checks the value first: a bare EXPIRE could end B's lock before the time
-// that B relies on. The other programs' EXPIRE can.
+//    that in a script that checks the value first: a bare EXPIRE could end B's lock before the time
+//    that B relies on. The other programs' EXPIRE can.
 //
 // getset: SETNX of the time at which the lock ends. When it has passed, a client takes over with
 // GETSET: the client that gets the old time back has the lock. dlock does both in one script, so it
 // never overwrites a time that has not passed. The weaknesses of the algorithm:
 // 1. The times are the clients': a client whose clock is ahead takes over from a valid holder.
 // 2. A and B see that the time has passed. A's GETSET returns the old time: A has the lock. B's
-// GETSET returns A's time: B has lost, and has overwritten A's time with its own. If B is another
-// program, A finds a value that is not its own and must consider its lock lost.
+//    GETSET returns A's time: B has lost, and has overwritten A's time with its own. If B is
+//    another program, A finds a value that is not its own and must consider its lock lost.
 // 3. The value does not name its owner. dlock's record beside it does, for dlocks. The server never
-// deletes such a lock: after a crash the last time stays until another client takes over.
+//    deletes such a lock: after a crash the last time stays until another client takes over.
 #pragma once
 #include "core/key.hpp"
 #include "redis/redis_backend.hpp"

@@ -8,7 +8,7 @@
 namespace dlock::zookeeper {
 namespace {
 
-// Without the record of another holder, which a late request to stop has put into this one's node.
+// Removes the record of another holder, which a late request to stop has put into this node.
 Reply without_strangers(Reply r) {
   const auto token = r.stat.token();
   if (r.text.starts_with(revoke_mark) && !is_revoked(r.text, token, /*names_recur=*/true))
@@ -85,7 +85,7 @@ Result<std::vector<std::string>> EphemeralBackend::names() {
 
 Result<std::optional<KeyView>> EphemeralBackend::inspect_name(const std::string& name) {
   auto view = view_of(options_.root + name, name);
-  if (!view && view.error().code == Errc::denied) return std::nullopt;  // not one of ours
+  if (!view && view.error().code == Errc::denied) return std::nullopt;  // the node is not ours
   return view;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recipe ephemeral: one ephemeral node is the lock. Contenders that find it watch it, and all
-// try again when it is deleted.
+// of them try again when it is deleted.
 #pragma once
 #include <optional>
 #include <string>
@@ -26,11 +26,11 @@ class EphemeralBackend final : public SessionBackend {
   Result<std::optional<KeyView>> view_of(const std::string& path, const std::string& key) override;
 
  private:
-  Result<std::vector<Contender>> read(const std::string& path);  // one, or none
+  Result<std::vector<Contender>> read(const std::string& path);  // at most one contender
 };
 
-// Interleaving: a create got no reply. The next poll finds the node in the way, of our own session
-// and with our record: it is the lost grant, and counts from a renewal then.
+// Interleaving: a create got no reply. The next poll finds the node in the way; it is of our own
+// session and has our record. So it is the lost grant, which counts from a renewal then.
 class EphemeralWaiter final : public SessionWaiter {
  public:
   EphemeralWaiter(EphemeralBackend& backend, Request request, std::string path)
@@ -38,13 +38,13 @@ class EphemeralWaiter final : public SessionWaiter {
 
  private:
   Step turn(Session&, Place&, Deadline end) override;
-  // What the node in the way is; from then on it is watched. go_on: it is gone, or our own.
+  // Reads the node in the way, and watches it from then on. go_on: it is gone, or it is ours.
   Step set_watch(Session&, Place&);
   Step wait(Session&, Deadline end);
 
   EphemeralBackend& backend_;
   const std::string path_;
-  std::uint64_t connection_ = 0;  // by which the watch was set
+  std::uint64_t connection_ = 0;  // the connection on which the watch was set
   std::optional<HolderView> holder_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The children of a lock's directory: the meaning of their names in each dialect, their order, and
-// which may run. No I/O here.
+// The children of a lock's directory: what their names mean in each dialect, their order, and which
+// may hold. No I/O.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,46 +11,46 @@
 
 namespace dlock::zookeeper {
 
-// The node names of programs that share a directory. A directory has one dialect: another one's
-// nodes sort wrongly, so both would run.
+// The node names of programs that share a directory. A directory has one dialect: nodes of another
+// dialect sort wrongly, and both holders would run.
 enum class Dialect {
-  // `_c_<guid>-__WRIT__<n>`, `-__READ__<n>`: Curator's InterProcessReadWriteLock. dlock's own:
-  // `-__SEMA__-__WRIT__<n>`, a permit, which Curator takes for a writer, so that it waits for it;
-  // `-__DLCK__-__READ__<n>`, a reader, which may run beside permits, as no reader of Curator may
+  // `_c_<guid>-__WRIT__<n>`, `-__READ__<n>`: Curator's InterProcessReadWriteLock. Two names are
+  // dlock's own. `-__SEMA__-__WRIT__<n>` is a permit; Curator takes it for a writer and waits for
+  // it. `-__DLCK__-__READ__<n>` is a reader that may hold beside permits; a reader of Curator may
+  // not.
   sequential,
   curator,  // `_c_<guid>-lock-<n>`: Curator's InterProcessMutex, go-zookeeper
   kazoo,    // `<32 hex>__lock__<n>`: kazoo's Lock
 };
 
-// nothing: no queue (ephemeral)
+// nothing: the recipe has no queue (ephemeral)
 std::optional<Dialect> dialect_of(std::string_view recipe) noexcept;
 
 struct Member {
   std::string name;
   std::int32_t number = 0;  // the server's 32-bit counter, which wraps around
   Mode mode = Mode::exclusive;
-  bool foreign = false;  // a reader of another program, which takes a permit for a writer
+  bool foreign = false;  // a reader of another program, to which a permit is a writer
 };
 
-// `a` was numbered before `b`: serial arithmetic, right across the wrap as long as fewer than 2^31
-// numbers lie between the two.
+// Whether `a` was numbered before `b`: serial arithmetic, correct across the wrap as long as fewer
+// than 2^31 numbers lie between the two.
 constexpr bool before(std::int32_t a, std::int32_t b) noexcept {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) - static_cast<std::uint32_t>(b)) <
          0;
 }
 
-// The part of a node's name that identifies its owner; it recognises a request whose reply was
-// lost.
+// The part of a node's name that identifies its owner. It shows that a request whose reply was lost
+// was carried out.
 std::string guid_of(Dialect, const Owner&);
-// The name to create, to which the server appends its number.
+// The name to create; the server appends its number.
 std::string node_prefix(Dialect, const Owner&, Mode);
-// It ends as the server's numbers do, from any program.
+// Whether the name ends as the server's numbers do, whichever program made it.
 bool is_sequential(std::string_view name) noexcept;
 std::optional<Member> parse_member(Dialect, std::string_view name);
 
-// dlock's own helper nodes beside the queue (dialect sequential): the owner of each slot of a
-// permit. It does not end in a tag or a number, by which other programs sort, so these never wait
-// for one.
+// A helper node of dlock beside the queue (dialect sequential): the owner of a permit's slot. Its
+// name does not end in a tag or number. Other programs sort by these, so they never wait for it.
 std::string slot_node(unsigned slot);
 std::optional<unsigned> parse_slot(std::string_view name);
 
@@ -58,36 +58,37 @@ std::optional<unsigned> parse_slot(std::string_view name);
 inline constexpr std::string_view start_node = "started";
 // A node that lives for a moment: only the reply to a write has the time of the leader's clock.
 std::string clock_node();
-// dlock's, but no place in the queue.
+// Whether it is a node of dlock without a place in the queue.
 bool is_helper_node(Dialect, std::string_view name);
 
 // A directory as listed.
 struct Directory {
   std::vector<Member> queue;  // in order
   std::vector<unsigned> slots;
-  std::string foreign;  // the name of a node in another dialect; empty: none
+  std::string foreign;  // a node of another dialect; empty: there is none
 
   static Directory of(Dialect, const std::vector<std::string>& names);
   const Member* find(std::string_view name) const;
 };
 
-// Whether a member may run, and what it has to watch otherwise.
+// Whether a member may hold, and what it must watch otherwise.
 struct Verdict {
   enum class What {
     run,
     missing,        // it is not in the directory
     wait_deletion,  // until `watch` is deleted
-    // until `watch` is deleted or its data change: a permit that is granted pokes the next one
+    // until `watch` is deleted or its data change: a granted permit changes its data to wake the
+    // next one
     wait_turn,
-    wait_room,  // the first without a permit: any change in the directory
+    wait_room,  // the first waiter without a permit: any change in the directory
   } what;
   std::string watch{};
   std::size_t ahead = 0;     // waiters before it
-  std::string in_the_way{};  // one of the holders
+  std::string in_the_way{};  // a holder that is in the way
 };
 Verdict decide(const Directory&, std::string_view name, unsigned limit);
 
-// Holding as far as the names show: permits have it in their data.
+// Whether it holds, as far as names show: permits have it in their data.
 bool runs(const Directory&, std::size_t at, unsigned limit);
 
 }  // namespace dlock::zookeeper

@@ -12,7 +12,7 @@ namespace dlock::zookeeper {
 
 namespace {
 
-// The number of simultaneous reads that one connection handles easily.
+// how many simultaneous reads one connection handles easily
 constexpr std::size_t most_at_once = 256;
 
 bool in_a_queue(const std::string& name) {
@@ -63,8 +63,7 @@ Result<bool> QueueBackend::find_node(Session& s, Place& p, Deadline until) {
     TRY_VOID(done(s, what, {&get}, until));
     const Reply& found = get.reply();
     if (unknown(found.rc)) return fail(server_error(options_, what, found.rc));
-    // A node left by an earlier session of ours is about to go: taking it for ours would be no
-    // lock.
+    // A node of an earlier session of ours is about to go: to take it for ours would be no lock.
     if (found.rc != ZOK || found.stat.owner != s.id()) continue;
     p.set_node(node, found.stat);
     p.mode = member->mode;
@@ -108,7 +107,7 @@ Result<QueueBackend::Queue> QueueBackend::read(Session& s, const std::string& pa
     for (std::size_t i = begin; i < end; ++i) {
       const Reply& r = calls[i - begin].reply();
       if (unknown(r.rc)) return fail(server_error(options_, "look", r.rc));
-      if (r.rc != ZOK) continue;  // gone meanwhile
+      if (r.rc != ZOK) continue;  // the node is gone
       if (const auto layout = newer_layout(r.text)) return fail(too_new(queue[i].name, *layout));
       const bool holds = queue[i].mode == Mode::permit
                              ? NodeRecord::parse(r.text).value_or(NodeRecord{}).slot.has_value()
@@ -160,8 +159,8 @@ Result<std::optional<KeyView>> QueueBackend::view_of(const std::string& path,
   return all;
 }
 
-// Directories of keys below `path` whose names begin with `stem`: for native recipes its children;
-// else all that are no queue nodes, at any depth.
+// Lists the directories of keys below `path` whose names begin with `stem`. For native recipes
+// these are the children; for others all nodes that are no queue nodes, at any depth.
 Result<void> QueueBackend::walk(Session& s, const std::string& path, std::string_view stem,
                                 std::vector<std::string>& paths) {
   TRY(list, answer(s, "list", s.children(path == "/" ? path : path.substr(0, path.size() - 1)),
@@ -205,8 +204,8 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
   return std::move(view);
 }
 
-// The directory, and in it what belongs to our recipe: of sessions that have not ended yet. What
-// does not belong to it stays.
+// Removes the directory, and what it has of our recipe, also of sessions that have not ended.
+// Anything else in it stays.
 Result<void> QueueBackend::erase(const Key& key) {
   TRY(path, path_of(options_, key));
   TRY(s, reader());

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // --once-per: the note is a node beside the contenders. It is changed by its version, in one
-// transaction with a check that the node of the grant is there.
+// transaction with a check that the grant's node exists.
 //
 // Interleavings:
-// 1. Two who hold the key (readers, permits, nested runs) have read the same: both write to that
-//    version, and the ensemble refuses the second one, which then reads the first one's start.
+// 1. Two holders of the key (readers, permits, nested runs) have read the same note. Both write to
+//    that version; the ensemble refuses the second one, which then reads the first one's start.
 // 2. There is no note: both create it, and the second creation is refused.
-// 3. A start is withdrawn and another one noted after we have read: the node stays when its start is
-//    withdrawn, so no version comes again.
+// 3. A start is withdrawn and another one noted after we have read. The node stays when its start
+//    is withdrawn, so no version comes again.
 // 4. The grant ends after we have read: the check of its node fails, and nothing is written.
-// 5. The reply is lost: the connection was dropped, so the request cannot arrive later unnoticed.
-//    The note is read again, and says whether it was carried out.
+// 5. The reply is lost. The connection was dropped, so the request cannot arrive later unnoticed.
+//    The note is read again, and shows whether the request was carried out.
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include "common/exchange.hpp"
@@ -36,7 +36,7 @@ Result<std::int64_t> QueueBackend::leader_time(Session& s, const std::string& pa
   const Session::Call gone = s.remove(node);
   TRY_VOID(answer(s, "look", std::move(made), until, {ZNOAUTH, ZNONODE}));
   TRY_VOID(done(s, "look", {&gone}, until));
-  // who may not write here, or before the first lock, can start nothing, either
+  // a client that may not write here, or before the first lock, cannot start anything, either
   return s.leader_time().value_or(wall_micros());
 }
 

@@ -37,7 +37,7 @@ QueueWaiter::Step QueueWaiter::turn(Session& s, Place& p, Deadline end) {
     if (!entered) return go_on;
   }
   if (const auto at = Standing::of(s, p, backend_.dialect(), list_)) return decide_now(*at, end);
-  watched_.clear();  // a watch of another connection is none
+  watched_.clear();  // the connection has changed, and its watches are gone
   const Session::Call names = s.children(path_);
   TRY_VOID(backend_.done(s, "list", {&names}, until));
   if (unknown(names.reply().rc)) return go_on;
@@ -87,7 +87,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
     return fail(e);
   }
   const Verdict v = decide(at.directory, name_of(p.node), request_.limit);
-  // an operator removed it, or everything; we queue again, at the end
+  // an operator removed our node, or everything: queue again, at the end
   if (v.what == Verdict::What::missing) {
     backend_.begin_anew(request_);
     return go_on;
@@ -102,7 +102,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
   return wait(at, v, end);
 }
 
-// Our turn. What the create itself has just committed needs no second proof.
+// It is our turn. If the create has just been committed, it needs no second proof.
 QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
   Session& s = at.session;
   Place& p = at.place;
@@ -119,7 +119,7 @@ QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
     while (std::find(used.begin(), used.end(), slot) != used.end()) ++slot;
     NodeRecord r = NodeRecord::of(request_);
     r.slot = new_slot = slot;
-    ops.push_back({Op::Kind::set, p.node, r.text()});  // the one behind us watches this data
+    ops.push_back({Op::Kind::set, p.node, r.text()});  // the next waiter watches this data
     ops.push_back({.kind = Op::Kind::create,
                    .path = path_ + '/' + slot_node(slot),
                    .data = std::string{name_of(p.node)},
@@ -133,11 +133,11 @@ QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
   auto answered = backend_.done(s, "acquire", {&call}, backend_.op_deadline());
   const int rc = call.reply().rc;
   if (!answered || unknown(rc)) {
-    p.no_node(NodeState::unclear);  // and it is looked for, with its slot
+    p.no_node(NodeState::unclear);  // look for the node, and its slot
     if (!answered) return fail(std::move(answered.error()));
     return go_on;
   }
-  // The list was old: a slot taken, our own node gone.
+  // The list was old: the slot is taken, or our own node is gone.
   if (rc == ZNODEEXISTS || rc == ZNONODE) return go_on;
   if (rc != ZOK) return fail(server_error(backend_.options(), "acquire", rc));
   if (new_slot) {
@@ -162,8 +162,8 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
     s.forget(watch_);
     watch_ = s.new_watch();
     watched_.clear();
-    // A node of the queue has no children, so a watch on those fires at its deletion alone; one on
-    // its data at a permit's grant as well.
+    // A queue node has no children, so a watch on its children fires only at its deletion; a watch
+    // on its data also fires when a permit is granted.
     const Session::Call set =
         v.what == What::wait_turn ? s.get(target, watch_) : s.children(target, watch_);
     TRY_VOID(backend_.done(s, "watch", {&set}, backend_.op_deadline()));
@@ -176,13 +176,13 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
     if (r.rc != ZOK) return fail(server_error(backend_.options(), "watch", r.rc));
     sent_at_ = r.sent;
     watched_ = target;
-    if (v.what == What::wait_room) {  // this list is the newer one
+    if (v.what == What::wait_room) {  // our list is newer than that watch
       list_ = List::of(s, p, r.names);
       return go_on;
     }
     const auto record = v.what == What::wait_turn ? NodeRecord::parse(r.text) : std::nullopt;
     if (record && record->slot && watched_data_ != target) {
-      // once: with another limit than ours it may hold a permit that we cannot have
+      // once: with another limit than ours, it may hold a permit that we cannot have
       watched_data_ = target;
       list_.reset();
       return go_on;
@@ -210,7 +210,7 @@ QueueWaiter::Step QueueWaiter::waiting(Session* s, Place& p, const Verdict& v) {
   return Progress{std::move(w)};
 }
 
-// For display: an unknown holder is no failure, but data of a newer layout is an error.
+// For display: an unknown holder is not an error, but data of a newer layout is.
 std::optional<HolderView> QueueWaiter::holder(Session& s, const std::string& name) {
   if (name == holder_name_) return holder_;
   const Session::Call get = s.get(path_ + '/' + name);
@@ -220,7 +220,7 @@ std::optional<HolderView> QueueWaiter::holder(Session& s, const std::string& nam
   if (const auto layout = newer_layout(get.reply().text))
     too_new_ = backend_.too_new(name, *layout);
   const auto member = parse_member(backend_.dialect(), name);
-  // a reader that excludes permits is no permit to one
+  // a reader that excludes permits is not a permit
   const bool shares = member && !(member->foreign && request_.mode == Mode::permit);
   holder_ = SessionBackend::view(get.reply().stat, get.reply().text,
                                  shares ? member->mode : Mode::exclusive);

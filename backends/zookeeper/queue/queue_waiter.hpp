@@ -9,8 +9,8 @@
 
 namespace dlock::zookeeper {
 
-// A list of the directory, and of whom: it decides about this node in this session alone, and only
-// while the connection lasts that it came by.
+// A list of the directory, with the node and session that asked for it. It decides about this node
+// in this session only, and only while the connection that it came by lasts.
 struct List {
   std::vector<std::string> names;
   std::string node;
@@ -20,11 +20,11 @@ struct List {
   static List of(const Session&, const Place&, std::vector<std::string> names);
 };
 
-// Where a place stands in its queue. Whatever is decided or done by a list takes one of these, so
-// never the list of another node or session. It lasts for one step.
+// A place's position in its queue. Every decision by a list takes a Standing, so it can never use
+// the list of another node or session. A Standing lasts for one step.
 class Standing {
  public:
-  // nullopt: this list says nothing of it
+  // nullopt: this list does not decide about the place
   static std::optional<Standing> of(Session&, Place&, Dialect, const std::optional<List>&);
   Standing(const Standing&) = delete;
   Standing(Standing&&) = default;
@@ -37,22 +37,23 @@ class Standing {
   Standing(Session& s, Place& p, Directory d) : session(s), place(p), directory(std::move(d)) {}
 };
 
-// One contender. It makes its node and lists the directory in one go; if not first, it watches the
-// one node that decides about it, and lists again when that is gone. Nothing is kept across a
-// reconnect: it lists again.
+// One contender. It creates its node and lists the directory in one go. If it is not the first, it
+// watches the one node that decides about it, and lists again when that node is gone. Nothing is
+// kept across a reconnect: it lists again.
 //
 // Interleavings:
-// 1. The create got no reply: the next poll looks for the owner's guid among the nodes of this
-//    session. Only if there is none does it create again. The connection was dropped, so the first
-//    request cannot arrive after that look; a new connection of the session makes the ensemble
+// 1. The create got no reply. The next poll looks for the owner's guid among the nodes of this
+//    session, and creates again only if there is none. The connection was dropped, so the first
+//    request cannot arrive after that look: a new connection of the session makes the ensemble
 //    refuse what was outstanding on the old one.
-// 2. The node watched is deleted between listing and watching: the watch answers ZNONODE and leaves
-// nothing behind, and the list is read again.
-// 3. A permit before us is granted between listing and watching: its data say so, and the list is
-// read again.
-// 4. Two permits are released before the first waiter has listed: it is granted and pokes the next,
-// which lists and finds room: no permit is lost.
-// 5. The directory is removed (it is a container) before the create: ZNONODE, it is made again.
+// 2. The watched node is deleted between listing and watching: the watch returns ZNONODE and leaves
+//    nothing behind, and the waiter lists again.
+// 3. A permit before us is granted between listing and watching: its data say so, and the waiter
+//    lists again.
+// 4. Two permits are released before the first waiter has listed: it is granted and wakes the next,
+//    which lists and finds room. No permit is lost.
+// 5. The directory is removed (it is a container) before the create: ZNONODE, and the waiter makes
+//    it again.
 class QueueWaiter final : public SessionWaiter {
  public:
   QueueWaiter(QueueBackend& backend, Request request, std::string path)

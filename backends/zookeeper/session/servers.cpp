@@ -8,8 +8,8 @@
 namespace dlock::zookeeper {
 namespace {
 
-// How long an answer waits for those to the other names, so that not all clients turn to the server
-// whose name is the fastest (RFC 8305's Resolution Delay).
+// How long one name's addresses wait for those of the other names, so that not all clients use the
+// server whose name resolves fastest (RFC 8305's Resolution Delay).
 constexpr Duration company = std::chrono::milliseconds{50};
 
 unsigned port_of(const Address& a) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addresses of an ensemble for its next connection, as the library takes them: it looks names
-// up without a bound, so it is never given one.
+// Finds the addresses of an ensemble for its next connection. The library gets addresses only: it
+// looks up names without a time limit.
 #pragma once
 #include <poll.h>
 #include <list>
@@ -14,18 +14,18 @@ namespace dlock::zookeeper {
 
 class Servers {
  public:
-  // Asks anew, for all names at once.
+  // Begins a new lookup of all names at once.
   Servers(const std::vector<Url::Host>&, Deadline until);
 
-  // "10.0.0.1:2181,::1:2181": what is known, once all have answered or the first some time ago.
-  // nullopt: not yet. Errc::unavailable: not one host has an address.
+  // Returns the known addresses, "10.0.0.1:2181,::1:2181", once all names have answered, or some
+  // time after the first. nullopt: not yet. Errc::unavailable: no host has an address.
   std::optional<Result<std::string>> answer();
-  // Waits until there may be more to it, or until interrupt_fd is readable: false.
+  // Waits until more addresses may be known. False: interrupt_fd is readable.
   bool wait(int interrupt_fd);
 
  private:
   std::list<Lookup> lookups_;
-  std::optional<Deadline> first_;  // when one had an address
+  std::optional<Deadline> first_;  // when the first name had an address
 };
 
 }  // namespace dlock::zookeeper

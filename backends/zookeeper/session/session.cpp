@@ -19,9 +19,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// One process at a time on a session: two would disconnect each other for ever. An abstract name is
-// free again when its process ends, however it does. (Processes on other machines are not held off;
-// they meet the same error as at every broken connection.)
+// Lets one process at a time use a session: two would disconnect each other for ever. An abstract
+// socket name is free again when its process ends, however it ends. (Processes on other machines
+// are not held off; they see the same error as with every broken connection.)
 Fd await_turn(std::int64_t session, Deadline until) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -37,7 +37,7 @@ Fd await_turn(std::int64_t session, Deadline until) {
   }
 }
 
-// Of a connection or a watch: never the same of two Sessions.
+// Ids of connections and watches, unique across Sessions.
 std::uint64_t next_number() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
@@ -49,8 +49,8 @@ Session::Session(const Options& o, Duration timeout, const std::optional<Ticket>
                  Duration lock_delay)
     : options_(o),
       requested_(timeout),
-      // A silent server is left for the next one sooner than the library would, which gives it two
-      // thirds of the timeout.
+      // Leaves a silent server sooner than the library would, which gives it two thirds of the
+      // timeout.
       patience_(std::max<Duration>(
           100ms, std::min<Duration>((timeout - lock_delay) / 10, o.connect_timeout))),
       resumed_(ticket.value_or(Ticket{})),
@@ -76,7 +76,7 @@ Result<void> Session::set_servers(const std::string& servers) {
   if (!handle_)
     return fail(Errc::unavailable, fmt::format("{}: no session with {}", options_.where, servers));
   servers_ = servers;
-  // the list is read again when a connection is lost, not whenever a socket is checked
+  // the names are looked up again when a connection is lost, not whenever a socket is checked
   zoo_set_servers_resolution_delay(handle_, -1);
   log_in();
   return {};
@@ -94,7 +94,7 @@ void Session::log_in() {
 Session::~Session() {
   if (!handle_) return;
   if (keep_) drop();
-  zookeeper_close(handle_);  // answers every open Call
+  zookeeper_close(handle_);  // this answers every open Call
 }
 
 Session::State Session::state() const {
@@ -148,7 +148,7 @@ int Session::alarm_fd() {
   return alarm_.get();
 }
 
-// Only a connected socket: one that fails to connect would be readable for ever.
+// Watch a connected socket only: a socket that fails to connect would stay readable.
 void Session::watch_socket() {
   if (!alarm_ || fd_ < 0 || state() != State::connected) return;
   epoll_event e{.events = EPOLLIN, .data = {}};
@@ -164,7 +164,7 @@ Session::Wake Session::pump(Deadline until, int interrupt_fd) {
     int fd = -1, interest = 0;
     timeval tv{};
     const Deadline sent = Clock::now();
-    zookeeper_interest(handle_, &fd, &interest, &tv);  // its errors are in the state afterwards
+    zookeeper_interest(handle_, &fd, &interest, &tv);  // its errors show in the state
     if (left()) fd = -1;
     note_descriptor(fd, sent);
     if (news_ != before || over()) return Wake::event;
@@ -203,7 +203,7 @@ Result<void> Session::connect(Deadline until, int interrupt_fd) {
     turn_ = await_turn(resumed_.id, std::min(until, later(Clock::now(), options_.op_timeout)));
     if (!turn_) return unavailable("another process is using this handle");
   }
-  listen(Deadline{});  // what has arrived meanwhile: events, or the end of the connection
+  listen(Deadline{});  // take what has arrived meanwhile: events, or the end of the connection
   std::optional<Servers> servers;
   while (state() == State::connecting) {
     if (fd_ < 0) {
@@ -228,7 +228,7 @@ Result<void> Session::connect(Deadline until, int interrupt_fd) {
 void Session::drop() {
   if (!handle_ || fd_ < 0) return;
   ::shutdown(fd_, SHUT_RDWR);
-  // What the server had already sent comes first, then the end of the connection.
+  // Handle what the server had already sent, and then the end of the connection.
   const std::uint64_t connection = connection_;
   for (int turns = 0; turns < 1000 && fd_ >= 0 && connection_ == connection; ++turns) {
     const int was = zoo_state(handle_);
@@ -247,7 +247,7 @@ bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
   while (!done()) {
     if (left()) break;
     if (listen(until) == Wake::nothing && !done()) {
-      drop();  // this answers them all, with "unknown"
+      drop();  // this answers all of them with "unknown"
       return false;
     }
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session with an ensemble, on the library's single-threaded interface: no thread but the
-// caller's, nothing happens unless the caller waits here, and every wait has an end. So a session
-// that is not renewed ends, as a lease does, and a connection can be left without ending its
-// session.
+// One session with an ensemble, on the library's single-threaded interface. It uses no thread but
+// the caller's. Nothing happens unless the caller waits here, and every wait has an end. So a
+// session that is not renewed ends, as a lease does; and a connection can be left without ending
+// its session.
 //
-// Requests are sent at once and answered in order; a Call dropped before its reply is harmless.
+// Requests are sent at once and answered in order. A Call may be dropped before its reply.
 // Callbacks only store what arrived.
 #pragma once
 #include <cstdint>
@@ -26,9 +26,9 @@ struct _zhandle;
 namespace dlock::zookeeper {
 
 struct NodeStat {
-  // the transaction that created it; the session it ends with, 0: none
+  // czxid: the transaction that created it. owner: the session it ends with; 0: none.
   std::int64_t czxid = 0, owner = 0;
-  std::int32_t version = 0;  // of its data
+  std::int32_t version = 0;  // the version of its data
   std::int64_t mtime = 0;    // when these were written, by the leader's clock, in ms since 1970
   FencingToken token() const noexcept { return static_cast<FencingToken>(czxid); }
 };
@@ -38,78 +38,78 @@ struct Reply {
   std::string text;                // the path that was created, or the node's data
   std::vector<std::string> names;  // children
   NodeStat stat;
-  Deadline sent{};  // before the request left
+  Deadline sent{};  // when the request was sent, or just before
 };
-// Not answered, or the connection broke: whether it was carried out is unknown.
+// Whether the outcome is unknown: there was no reply, or the connection broke.
 bool unknown(int rc) noexcept;
-// The error for an unexpected reply other than ZOK.
+// The error for a reply that is neither ZOK nor expected.
 Error server_error(const Options&, std::string_view operation, int rc);
 
 struct Op {
   enum class Kind { check, create, set, remove } kind;
   std::string path;
   std::string data{};
-  int version = -1;  // check, set, remove; -1: any
+  int version = -1;  // of check, set and remove; -1: any version
   int flags = 0;     // create
 };
 
-using WatchId = std::uint64_t;  // of this process; 0: none
+using WatchId = std::uint64_t;  // unique in this process; 0: no watch
 
 // A session timeout is requested in whole milliseconds.
 inline Duration whole_ms(Duration d) { return std::chrono::ceil<std::chrono::milliseconds>(d); }
 
 class Session {
  public:
-  // Nothing is sent yet. `timeout` is the requested one, with a lock-delay that is no reason for
-  // patience with a server.
+  // Sends nothing yet. `timeout` is the requested one. It includes a lock-delay, which is no reason
+  // to be more patient with a silent server.
   Session(const Options&, Duration timeout, const std::optional<Ticket>& = std::nullopt,
           Duration lock_delay = {});
-  // if keep(): leaves the connection and lets the session live on; else closes the session, as far
-  // as it is connected
+  // With keep(): leaves the connection and lets the session live on. Otherwise closes the session,
+  // as far as it is connected.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   void keep(bool on) noexcept { keep_ = on; }
-  void log_in();  // with the credential of the options, if there is one, beside earlier ones
+  void log_in();  // adds the credential of the options, if there is one, to earlier credentials
 
   enum class State { connecting, connected, expired, denied };
   State state() const;
-  // It cannot be used any more.
+  // Whether it is useless from now on.
   bool over() const { return state() == State::expired || state() == State::denied; }
   bool connected() const { return state() == State::connected; }
   std::int64_t id() const;
   Ticket ticket() const;
   Duration requested() const noexcept { return requested_; }
-  // as negotiated; valid once connected
+  // the negotiated timeout; valid once connected
   Duration timeout() const;
-  // For longer than that servers have ended each connection instead of answering. They do not serve
-  // now, or have seen less than we have: their store is an older one, or empty. (The latter would
-  // turn us away for ever, but not a Session that takes up the ticket of this one.)
+  // For longer than `timeout`, servers have ended each connection instead of answering. They do not
+  // serve now, or have seen less than we have: their store is older, or empty. (An empty store
+  // would turn this Session away for ever, but not a new Session with this one's ticket.)
   bool turned_away() const;
-  // of this process, each has another number: what is known from an earlier one may be old
+  // numbers connections in this process: facts from an earlier connection may be old
   std::uint64_t connection() const noexcept { return connection_; }
   const Proof& proof() const noexcept { return proof_; }
-  int alarm_fd();  // readable: there is data from the server
-  // The leader's clock, in microseconds since 1970, as a write of the last minute told it; too low
-  // by the transit time of that answer. No request asks for the time.
+  int alarm_fd();  // readable when the server has sent data
+  // The leader's clock in microseconds since 1970, as a write of the last minute reported it; too
+  // low by the transit time of that reply. It sends no request.
   std::optional<std::int64_t> leader_time() const;
 
-  // Connected, as far as can be seen without a request. Each time the servers' names are looked up
-  // anew. Errc::unavailable: not until then (nothing was sent) or interrupted; Errc::denied.
-  // Expired is no error here: check state().
+  // Returns when it is connected, as far as this shows without a request. Looks the servers' names
+  // up again each time. Errc::unavailable: not connected at `until` (nothing was sent), or
+  // interrupted; Errc::denied. An expired session is no error: check state().
   Result<void> connect(Deadline until, int interrupt_fd = -1);
 
-  // Handles events until one arrived or `until` is over or interrupt_fd readable; without a
-  // connection it has nothing to wait for (`event`).
+  // Handles events until one has arrived, `until` is over, or interrupt_fd is readable. Without a
+  // connection it returns `event` at once.
   enum class Wake { event, nothing, interrupted };
   Wake listen(Deadline until, int interrupt_fd = -1);
 
-  // Drops the connection, not the session; connect() turns to another server. The outcome of
+  // Drops the connection, but not the session; connect() then tries another server. The outcome of
   // unanswered requests is unknown.
   void drop();
 
-  // A request under way.
+  // A request in flight.
   class Call {
    public:
     Call() = default;
@@ -119,7 +119,7 @@ class Session {
       return *this;
     }
     ~Call();
-    bool done() const noexcept;  // or none was made
+    bool done() const noexcept;  // also true if there is no request
     const Reply& reply() const noexcept;
 
    private:
@@ -139,8 +139,8 @@ class Session {
   Call acl(const std::string& path);
   Call multi(const std::vector<Op>&);
 
-  // Waits for these. False: no reply until then; the connection has been dropped, so none of them
-  // can be carried out later unnoticed.
+  // Waits for these calls. False: no reply by `until`. Then the connection has been dropped, so
+  // none of the requests can be carried out later unnoticed.
   bool finish(std::initializer_list<const Call*>, Deadline until);
 
   WatchId new_watch();
@@ -152,27 +152,27 @@ class Session {
  private:
   struct Callbacks;
   friend struct Callbacks;
-  // The addresses for the next connection; the first ones make the handle.
+  // Sets the addresses for the next connection. The first addresses create the handle.
   Result<void> set_servers(const std::string&);
-  // Begins a connection, if there is none, and returns at its end.
+  // Begins a connection if there is none, and returns at its end.
   Wake pump(Deadline until, int interrupt_fd);
   template <class Request>
   Call send(bool write, Request);
-  bool left() const;  // the library has no connection, nor begins one
+  bool left() const;  // the library neither has a connection nor begins one
   void note_descriptor(int fd, Deadline began);
   void on_state(int state);
   void watch_socket();
 
   const Options& options_;
   Duration requested_, patience_;
-  const Ticket resumed_;  // id 0: a new session
+  const Ticket resumed_;  // id 0: create a session
   Proof proof_;
   bool keep_ = false;
   _zhandle* handle_ = nullptr;             // null: no address is known yet
   std::string servers_;                    // the addresses that the library has
   int fd_ = -1;                            // the library's
   Deadline attempt_at_{};                  // when it began to connect
-  Deadline turned_away_at_ = no_deadline;  // first, since the last connection
+  Deadline turned_away_at_ = no_deadline;  // the first time since the last connection
   std::uint64_t connection_ = 0, news_ = 0;
   std::int64_t written_ = 0;  // NodeStat::mtime of the last write
   Deadline written_at_{};     // when its answer came

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Duration reading_timeout = 10s;  // of a session that holds nothing
+constexpr Duration reading_timeout = 10s;  // for a session that holds nothing
 constexpr unsigned most_proofs = 4;        // in a row, of one grant
 
 }  // namespace
@@ -36,8 +36,8 @@ Line& SessionBackend::line(const std::optional<Owner>& owner, Duration ttl, Dura
   return at != lines_.end() ? *at : lines_.emplace_back(Line{owner, ttl, lock_delay, nullptr});
 }
 
-// A session in which a grant is not released goes on: so does one with a lock-delay whose release
-// got no answer.
+// Ends a session, unless one of its grants is not released yet, also a grant with a lock-delay
+// whose release got no reply.
 void SessionBackend::end_session(Line& l) {
   if (!l.session) return;
   const auto on = [&](const Place& p) { return p.line == &l && lives(p) && !p.node.empty(); };
@@ -45,7 +45,7 @@ void SessionBackend::end_session(Line& l) {
     return on(p) && p.granted() && (!p.given_up || p.lock_delay > Duration{});
   });
   l.session->keep(holds || l.resumed);
-  for (const Place& p : places_)  // the session lives on: waiters in it must not
+  for (const Place& p : places_)  // the session lives on, but waiters in it must not
     if (holds && on(p) && !p.granted() && l.session->connected()) l.session->remove(p.node);
   closed_requests_ += l.session->requests;
   l.session.reset();
@@ -104,8 +104,9 @@ Result<Session*> SessionBackend::reader() {
   return connected(l, later(Clock::now(), options_.connect_timeout), -1);
 }
 
-// The same session with a shorter timeout than it was created with, or with that one again: it is
-// resumed, as by another process, of a server that may have seen less. Watches and open calls end.
+// Resumes the same session with a shorter timeout than it was created with, or with its first one
+// again. The resume is like that of another process, at a server that may have seen less. Watches
+// and open calls end.
 Result<void> SessionBackend::retime(Line& l, Duration timeout) {
   const Ticket ticket = l.session->ticket();
   if (ticket.id == 0) return {};
@@ -124,7 +125,7 @@ Result<Renewal> SessionBackend::renew(const Lease& lease, Duration ttl) {
   return renew_in(lease, ttl, false);
 }
 
-// ends_with_ttl: the session, too, ends so long after this.
+// ends_with_ttl: the session must end after that time, too.
 Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool ends_with_ttl) {
   const Deadline until = op_deadline();
   TRY(p, ours(lease, until));
@@ -146,7 +147,8 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
           fmt::format("--ttl {}: the session that holds it was made for {}, and no renewal "
                       "makes it longer; --ttl up to {}",
                       format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl)));
-    // Resumed for less: the lease ends sooner, and the next renewal says why.
+    // The session was resumed with a shorter timeout: the lease ends sooner, and the next renewal
+    // says why.
     if (const Deadline end = s.proof().until() - p->lock_delay;
         s.timeout() < s.requested() && !ends_with_ttl && end < p->until) {
       Lease sooner = lease_of(*p, Clock::now());
@@ -161,19 +163,19 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
     watch(s, *p);
     TRY_VOID(done(s, "renew", {&proof, &p->reading}, until));
     const Reply &proved = proof.reply(), &read = p->reading.reply();
-    if (unknown(proved.rc) || unknown(read.rc)) continue;  // connect() ensures that this ends
+    if (unknown(proved.rc) || unknown(read.rc)) continue;  // connect() ends this loop
     const bool replaced = read.rc == ZOK && !p->is(read.stat);
     if (proved.rc == ZNONODE || read.rc == ZNONODE || replaced) {
       forget(*p);
       return Lost{"its node was removed"};
     }
     if (read.rc != ZOK) return fail(server_error(options_, "renew", read.rc));
-    if (proved.rc == ZBADVERSION) {  // another client wrote to it: a revocation
+    if (proved.rc == ZBADVERSION) {  // another client wrote to the node: a revocation
       p->version = read.stat.version;
       continue;
     }
     if (proved.rc != ZOK) return fail(server_error(options_, "renew", proved.rc));
-    // A write proves what came before the one before it (proof.hpp): so a second one.
+    // A write proves what came before the write before it (proof.hpp), so send a second one.
     const Session::Call again = s.multi({{Op::Kind::check, p->node, {}, p->version}});
     TRY_VOID(done(s, "renew", {&again}, until));
     if (const int rc = again.reply().rc; rc != ZOK) {
@@ -199,8 +201,8 @@ void SessionBackend::watch(Session& s, Place& p) {
   p.reading = s.get(p.node, p.watch);
 }
 
-// What a node that nobody has touched answers to the request that watches it says nothing new; no
-// answer is none yet, and an error is a change.
+// The reply for a watched node that nobody has touched is no news; a missing reply is none yet; an
+// error is a change.
 bool SessionBackend::alarmed(const Lease& lease) {
   const Place* p = find_place(lease.key, lease.owner);
   if (!p || !lives(*p)) return true;
@@ -224,7 +226,8 @@ Result<Renewal> SessionBackend::prove(Place& p, Deadline sent) {
       return fail(Errc::timed_out,
                   fmt::format("acquire at {}: its answers come too late to prove a ttl of {}",
                               options_.where, format_duration(p.ttl)));
-    if (tries > 1) p.line->session->drop();  // when resumed, it is known to live from then on
+    // when the session is resumed, it is known to live from then on
+    if (tries > 1) p.line->session->drop();
     sent = Clock::now();
     auto answer = renew(lease, p.ttl);
     if (!answer || !std::holds_alternative<Kept>(*answer)) return answer;
@@ -246,8 +249,8 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
   if (!p) return Released::was_not_held;
   p->given_up = true;
   Line& l = *p->line;
-  // Its lease has run out: the holder has vanished, and its lock-delay runs, until the session ends
-  // that nobody keeps alive any more.
+  // The lease has run out: the holder has vanished, and its lock-delay runs until the session,
+  // which nobody keeps alive any more, ends.
   if (p->lock_delay > Duration{} && p->until != Deadline{} && Clock::now() >= p->until) {
     close(l);
     return Released::was_not_held;
@@ -265,8 +268,8 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
     if (!lives(*p)) return over(false);
     Session& s = *l.session;
     if (names_recur()) {
-      // Remaining race: 1. we look, and it is ours; 2. an operator removes it by force; 3. another
-      // creates its own; 4. our deletion hits that.
+      // Remaining race: 1. we look, and the node is ours; 2. an operator removes it by force; 3.
+      // another client creates its own; 4. our deletion removes the new node.
       const Session::Call reading = s.exists(p->node);
       TRY_VOID(done(s, "release", {&reading}, until));
       const Reply& now = reading.reply();
@@ -282,7 +285,7 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
     };
     TRY(rc, removed(release_ops(p->node, p->slot)));
     if (rc != ZOK && !unknown(rc)) {
-      // a node that belongs to it may have changed: the main node alone
+      // an extra node may have changed: remove the main node alone
       TRY(alone, removed({{Op::Kind::remove, p->node}}));
       rc = alone;
     }
@@ -291,7 +294,7 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
   }
 }
 
-// One removal is no multi.
+// A single removal needs no multi.
 Session::Call SessionBackend::remove(Session& s, const std::vector<Op>& ops) {
   return ops.size() == 1 ? s.remove(ops.front().path) : s.multi(ops);
 }
@@ -331,9 +334,9 @@ Result<Released> SessionBackend::force_release(const Key& key, std::optional<Fen
   return result;
 }
 
-// No `held`: the times of a node are that of its creation (the owner joined the queue) and of its
-// last data (a revocation, another ttl), by the clock of the leader at that time. Nothing records
-// the time of the grant, and no reply has the servers' time now.
+// There is no `held`. A node has the times of its creation (the owner joined the queue) and of its
+// last data (a revocation, another ttl), by the leader's clock. Nothing records when the grant
+// came, and no reply has the servers' present time.
 HolderView SessionBackend::view(const NodeStat& stat, std::string_view data, Mode mode) {
   HolderView v;
   v.mode = mode;
@@ -341,7 +344,7 @@ HolderView SessionBackend::view(const NodeStat& stat, std::string_view data, Mod
   if (const auto r = NodeRecord::parse(data)) {
     v.id = r->id;
     v.slot = r->slot.value_or(0);
-    v.remaining = r->timeout;  // after its last heartbeat, which only the leader knows
+    v.remaining = r->timeout;  // from its last heartbeat, which only the leader knows
     v.who = r->who;
   }
   return v;

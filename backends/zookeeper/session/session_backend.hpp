@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the recipes: sessions, the places of this Backend in queues, and everything about a
-// held lock. Its proof is a write of ours through the leader that changes nothing (`multi{check}`);
-// its czxid and session distinguish a node from a later one of the same name.
+// What the recipes share: sessions, the places of this Backend in queues, and everything about a
+// held lock. The proof of a held lock is a write through the leader that changes nothing
+// (`multi{check}`). A node's czxid and session distinguish it from a later node with the same name.
 #pragma once
 #include <list>
 #include <memory>
@@ -14,26 +14,27 @@
 
 namespace dlock::zookeeper {
 
-// A session and its owner. Attached locks of a Backend with the same times share one; a detached
-// lease has its own, which its handle names. A session is created for the ttl and the lock-delay of
-// its locks together, and resumed with no other timeout: a new leader tracks it by the first one.
+// A session and its owner. Attached locks of a Backend with the same times share one session; a
+// detached lease has its own, which its handle names. A session is created for the ttl and
+// lock-delay of its locks together, and is resumed with the same timeout: a new leader tracks it by
+// the first one.
 struct Line {
   std::optional<Owner> owner;  // detached
   Duration ttl{}, lock_delay{};
-  std::unique_ptr<Session> session;  // null: none yet, or it is over
-  // by its handle: it may hold other keys, so it is never closed, and ends by its timeout
+  std::unique_ptr<Session> session;  // null: there is none yet, or it is over
+  // resumed by a handle: it may hold other keys, so it is never closed, and ends by its timeout
   bool resumed = false;
 
   Duration timeout() const { return ttl + lock_delay; }
 };
 
-// What is known of the node of a Place.
+// What is known about a Place's node.
 enum class NodeState {
   none,
   unclear,    // a create got no reply: there may be one
   waiting,    // it is in its queue
   granted,    // it holds
-  releasing,  // it held, and a release got no reply
+  releasing,  // it held, and its release got no reply
 };
 
 // Our node in one queue.
@@ -42,7 +43,7 @@ struct Place {
   Owner owner;
   Mode mode = Mode::exclusive;
   Duration ttl{};
-  Duration lock_delay{};  // by which its session outlasts its lease
+  Duration lock_delay{};  // how much longer than its lease the session lasts
   Deadline until{};       // what was said last of its lease
   bool attached = true;
   Line* line = nullptr;
@@ -51,14 +52,14 @@ struct Place {
   std::string node;                // its path, unless there is none or this is unclear
   FencingToken token = 0;          // its czxid
   std::int32_t version = 0;        // of its data
-  std::optional<unsigned> slot{};  // it is ours
+  std::optional<unsigned> slot{};  // the permit that is ours
   WatchId watch = 0;               // on the node itself, while it holds
   Session::Call reading;           // the request that set it, perhaps without an answer yet
-  // released, cancelled or left, answered or not: its owner is not used any more
+  // released, cancelled or left, answered or not: its owner must not be used again
   bool given_up = false;
 
   bool granted() const { return node_state >= NodeState::granted; }
-  // Restored servers give a czxid again, and may know our session: so that is compared, too.
+  // Restored servers give a czxid again, and may know our session, so the session is compared, too.
   bool is(const NodeStat& stat) const { return stat.token() == token && stat.owner == session; }
   void set_node(std::string path, const NodeStat& stat) {
     node_state = NodeState::waiting;
@@ -66,7 +67,7 @@ struct Place {
     token = stat.token();
     version = stat.version;
   }
-  void no_node(NodeState state) {  // none or unclear
+  void no_node(NodeState state) {  // `state`: none or unclear
     node_state = state;
     node.clear();
     slot.reset();
@@ -98,49 +99,48 @@ class SessionBackend : public Backend {
   const Options& options() const noexcept { return options_; }
   Deadline op_deadline() const { return later(Clock::now(), options_.op_timeout); }
 
-  // The session for a request, connected. Errc::usage: the ensemble does not allow a session that
-  // lasts for its ttl and lock-delay.
+  // Returns the session for a request, connected. Errc::usage: the ensemble does not allow a
+  // session for its ttl and lock-delay.
   Result<Line*> line_for(const Request&, Deadline until, int interrupt_fd);
-  // One for reading, with any timeout.
+  // A session for reading, with any timeout.
   Result<Session*> reader();
   // The place of this owner; a new one if there is none.
   Place& place_for(const Request&);
   Place* find_place(const Key&, const Owner&);
-  bool lives(const Place&) const;  // its session is the one it was created in
+  bool lives(const Place&) const;  // whether its session is the one in which it was created
   void forget(Place&);
   Lease lease_of(const Place&, Deadline sent) const;
   static Ticket ticket_of(const Place&);
-  // A grant is used only when the session is proven for the start rule's time: by the write sent
-  // then, by more of them, or by resuming the session. Lost: the place is removed.
+  // Uses a grant only when the session is proven for the start rule's time: by the write sent at
+  // `sent`, by more writes, or by resuming the session. Lost: the place is removed.
   Result<Renewal> prove(Place&, Deadline sent);
-  // Reads the node of a place, and watches it from then on. Nobody has to wait for the answer:
+  // Reads a place's node, and watches it from then on. Nobody needs to wait for the reply:
   // alarmed() judges it.
   void watch(Session&, Place&);
 
-  // Makes the directory `path` and its parents.
+  // Creates the directory `path` and its parents.
   Result<void> make_directory(Session&, const std::string& path, const std::string& data,
                               Deadline until, bool container = true);
 
-  // Before a node is made: this Backend's abandoned nodes of this key are gone. True: there were
-  // some, and a session may be over. An Error while that is unknown.
+  // Call it before a node is created: removes this Backend's abandoned nodes of the key. True:
+  // there were some, and a session may be over. An Error: whether they are gone is unknown.
   Result<bool> settle(const Key&);
-  // The place of this owner is taken anew, and by another owner: requests sent under the old one,
-  // answered or not, do not affect it. Not that of a detached lease: its handle has one owner for
-  // all its keys.
+  // Gives the place another owner, so that requests sent under the old owner, answered or not, do
+  // not affect it. A detached lease keeps its owner: its handle has one owner for all its keys.
   void begin_anew(Request&);
 
-  // Deletes the node of a place that is not granted, or of one whose create got no answer, if it
-  // exists. The place stays, empty.
+  // Deletes the node of a place that is not granted, or whose create got no reply, if it exists.
+  // The place stays, without a node.
   Result<void> leave(Place&);
-  // Finds the node of a place in its session, if this Backend did not make it or does not know that
-  // it did: the reply was lost. False: there is none.
+  // Finds a place's node in its session, if this Backend did not create it, or does not know that
+  // it did because the reply was lost. False: there is none.
   virtual Result<bool> find_node(Session&, Place&, Deadline until) = 0;
 
-  // Waits for calls within an operation. Errc::timed_out: no reply, or denied while their file has
-  // another credential by now: the next attempt has both.
+  // Waits for calls of an operation. Errc::timed_out: no reply; or a denial, if the credential's
+  // file has changed since: the next try uses the new one.
   Result<void> done(Session&, std::string_view what, std::initializer_list<const Session::Call*>,
                     Deadline until);
-  // The answer to one. An Error, too: any other result than ZOK and `also`.
+  // Returns the reply to a call. An Error, too, for any result but ZOK and `also`.
   Result<Reply> answer(Session&, std::string_view what, Session::Call, Deadline until,
                        std::initializer_list<int> also = {});
   static HolderView view(const NodeStat&, std::string_view data, Mode);
@@ -151,9 +151,9 @@ class SessionBackend : public Backend {
   virtual std::vector<Op> release_ops(const std::string& node, std::optional<unsigned>) const {
     return {{Op::Kind::remove, node}};
   }
-  // another's node may have the name that ours had
+  // whether another client's node can have the name that ours had
   virtual bool names_recur() const { return false; }
-  // A node that stands for somebody at a key.
+  // A node that represents a client at a key.
   struct Contender {
     std::string path;
     NodeStat stat;
@@ -161,10 +161,10 @@ class SessionBackend : public Backend {
     Mode mode = Mode::exclusive;
     bool holds = true;
   };
-  // Those that hold the key now, as seen by an up-to-date server.
+  // The current holders, as an up-to-date server sees them.
   virtual Result<std::vector<Contender>> holders(const Key&) = 0;
   virtual bool is_of(const Contender&, const Owner&) const = 0;
-  // `key`: empty if only the store has it in full.
+  // `key`: empty if only the store has the full key.
   virtual Result<std::optional<KeyView>> view_of(const std::string& path,
                                                  const std::string& key) = 0;
 
@@ -177,13 +177,13 @@ class SessionBackend : public Backend {
   static Session::Call remove(Session&, const std::vector<Op>&);
   void say_timeout(Session&, Place&, std::string_view data, Duration timeout, Deadline until);
   Line& line(const std::optional<Owner>&, Duration ttl, Duration lock_delay);
-  // Its session: a new one where there is none, or the old one is over.
+  // Returns the session, connected: a new one if there is none or the old one is over.
   Result<Session*> connected(Line&, Deadline until, int interrupt_fd);
   void end_session(Line&);
   Result<int> try_a_lock(Session&);  // the library's result
   void close(Line&);
 
-  const Traits& traits_;  // of the table, which lives for ever
+  const Traits& traits_;  // a row of the recipe table, which lives for ever
   std::list<Line> lines_;
   std::list<Place> places_;
   std::uint64_t closed_requests_ = 0;

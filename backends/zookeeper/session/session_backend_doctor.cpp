@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is this ensemble fit for locks? Facts that a client can see, and those of the servers'
+// Can this ensemble keep locks safely? Facts that a client can see, and those of the servers'
 // four-letter words, if enabled.
 #include <fmt/format.h>
 #include <poll.h>
@@ -22,14 +22,14 @@ using Level = Finding::Level;
 
 namespace {
 
-// One request, one reply, then the server closes. Empty: no reply in time.
+// Sends one request and reads the reply, after which the server closes. Empty: no reply in time.
 std::string query(const Url::Host& at, std::string_view command) {
   const Deadline until = later(Clock::now(), 1s);
   const auto addresses = look_up(at.name, at.port.value_or(0), until);
   if (!addresses) return {};
   for (const Address& a : *addresses) {
     const Fd fd{::socket(a.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-    (void)::connect(fd.get(), a.get(), a.size);  // in progress, or wait() fails
+    (void)::connect(fd.get(), a.get(), a.size);  // in progress; if not, wait() fails
     if (!wait_for(fd.get(), POLLOUT, {until}) ||
         ::send(fd.get(), command.data(), command.size(), MSG_NOSIGNAL) < 0)
       continue;
@@ -125,8 +125,8 @@ void servers(const Options& o, Findings& found) {
 
 }  // namespace
 
-// Makes the nodes of a lock, and those above it that are missing, and removes them, all in one
-// transaction: nobody ever sees them.
+// Creates the nodes of a lock, and those above it that are missing, and removes them, all in one
+// transaction: nobody else ever sees them.
 Result<int> SessionBackend::try_a_lock(Session& s) {
   const std::string key = options_.root + "doctor-" + Owner::random().hex();
   std::vector<Op> ops;
@@ -150,7 +150,7 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
   Findings found;
   servers(options_, found);
 
-  // A write that changes nothing goes through the leader and a majority, or fails.
+  // A write that changes nothing: it goes through the leader and a majority, or fails.
   const Deadline sent = Clock::now();
   const Session::Call write = s.multi({{Op::Kind::check, "/"}});
   const bool quorum = s.finish({&write}, op_deadline()) && write.reply().rc == ZOK;

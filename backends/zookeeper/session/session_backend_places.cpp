@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes that a Backend has in queues.
+// A Backend's nodes in queues.
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
@@ -60,7 +60,7 @@ Result<void> SessionBackend::done(Session& s, std::string_view what,
   if (!denied || !read_auth_again(options_)) return {};
   for (Line& l : lines_)
     if (l.session) l.session->log_in();
-  // of several requests, others may have been carried out
+  // some of several requests may have been carried out
   return fail(Errc::timed_out,
               fmt::format("{} at {}: denied, and {} has another credential now, to be tried next",
                           what, options_.where, options_.auth_file));
@@ -84,13 +84,13 @@ Result<void> SessionBackend::make_directory(Session& s, const std::string& path,
   Session::Call last = s.create(path, data, container ? ZOO_CONTAINER : ZOO_PERSISTENT);
   TRY_VOID(done(s, "make the directory", {&last}, until));
   int rc = last.reply().rc;
-  // a server before 3.5.1
+  // the server is older than 3.5.1
   if (container && rc == ZUNIMPLEMENTED) return make_directory(s, path, data, until, false);
   if (rc == ZOK || rc == ZNODEEXISTS) return {};
-  for (const Session::Call& c : above)  // the first error says more
+  for (const Session::Call& c : above)  // the first error says most
     if (rc == ZNONODE && c.done() && c.reply().rc != ZOK && c.reply().rc != ZNODEEXISTS)
       rc = c.reply().rc;
-  if (rc == ZNONODE) return {};  // the one above was deleted just now: the next try makes it
+  if (rc == ZNONODE) return {};  // its parent was deleted just now: the next try creates it
   Error e = server_error(options_, "make the directory " + path, rc);
   if (e.code == Errc::protocol) e.code = Errc::cannot_create;
   return fail(std::move(e));
@@ -140,7 +140,7 @@ Result<void> SessionBackend::leave(Place& p) {
   return {};
 }
 
-// The place of a lease: one of this Backend's, or (by its ticket) one that another process took.
+// The place of a lease: one of this Backend, or (by its ticket) one that another process took.
 // Null: not held.
 Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
   if (Place* p = find_place(lease.key, lease.owner)) {
@@ -184,11 +184,11 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
   }
 }
 
-// For display: the record has the timeout of the session. If the reply is lost, the next renewal
-// finds another version and reads the node again.
+// For display: the record has the session's timeout. If the reply is lost, the next renewal finds
+// another version and reads the node again.
 void SessionBackend::say_timeout(Session& s, Place& p, std::string_view data, Duration timeout,
                                  Deadline until) {
-  if (data.starts_with(revoke_mark)) return;  // the request stays
+  if (data.starts_with(revoke_mark)) return;  // keep a request to stop
   auto record = NodeRecord::parse(data);
   if (!record || record->timeout == timeout) return;
   record->timeout = timeout;

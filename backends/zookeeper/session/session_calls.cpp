@@ -18,12 +18,12 @@ struct Session::Call::State {
 Session::Call::~Call() {
   if (!state_) return;
   if (state_->done) delete state_;
-  else state_->forgotten = true;  // its reply deletes it
+  else state_->forgotten = true;  // the reply will delete it
 }
 bool Session::Call::done() const noexcept { return !state_ || state_->done; }
 const Reply& Session::Call::reply() const noexcept { return state_->reply; }
 
-// All called from within pump(), drop() or the destructor.
+// pump(), drop() or the destructor call all of these.
 struct Session::Callbacks {
   template <class Keep>
   static void answered(const void* data, int rc, Keep keep) {
@@ -77,7 +77,7 @@ struct Session::Callbacks {
                                       acl->data[i].perms));
     });
   }
-  // The context is a number: the library may call long after the owner of the watch is gone.
+  // The context is a number, because the library may call when the watch's owner is gone.
   static void node(zhandle_t* handle, int type, int, const char*, void* context) {
     if (type == ZOO_SESSION_EVENT) return;
     auto* self = static_cast<Session*>(const_cast<void*>(zoo_get_context(handle)));
@@ -98,7 +98,7 @@ int size_of(const std::string& data) { return static_cast<int>(data.size()); }
 
 }  // namespace
 
-// Without a connection nothing is sent: the library would keep it for the next one.
+// Sends nothing without a connection: the library would keep the request for the next one.
 template <class Request>
 Session::Call Session::send(bool write, Request request) {
   ++requests;
@@ -184,7 +184,8 @@ Session::Call Session::multi(const std::vector<Op>& ops) {
 }
 
 std::optional<std::int64_t> Session::leader_time() const {
-  constexpr Duration longest{60'000'000};  // then it may have been set, or another one leads
+  // after that the clock may have been set, or another leader leads
+  constexpr Duration longest{60'000'000};
   const Duration since = std::chrono::duration_cast<Duration>(Clock::now() - written_at_);
   if (written_ == 0 || since > longest) return std::nullopt;
   return written_ * 1000 + since.count();
@@ -197,7 +198,7 @@ bool unknown(int rc) noexcept {
 }
 
 Error server_error(const Options& o, std::string_view operation, int rc) {
-  constexpr int quota_exceeded = -125;  // ZQUOTAEXCEEDED, not in every header
+  constexpr int quota_exceeded = -125;  // ZQUOTAEXCEEDED, which older headers lack
   const auto error = [&](Errc code, std::string_view what) {
     return Error{code, fmt::format("{} at {}: {}", operation, o.where, what)};
   };

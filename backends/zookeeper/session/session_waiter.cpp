@@ -5,7 +5,7 @@
 namespace dlock::zookeeper {
 
 namespace {
-constexpr unsigned most_breaks = 2;  // in one poll; after more the caller must know
+constexpr unsigned most_breaks = 2;  // in one poll; with more, the caller must know
 }
 
 SessionWaiter::~SessionWaiter() {
@@ -31,7 +31,7 @@ SessionWaiter::Step SessionWaiter::step(Deadline end) {
   Place& p = *found;
   Session& s = *p.line->session;
   if (!p.granted()) return turn(s, p, end);
-  s.forget(std::exchange(p.watch, 0));  // so that the node is read again
+  s.forget(std::exchange(p.watch, 0));  // read the node again
   return granted(p, Clock::now());
 }
 

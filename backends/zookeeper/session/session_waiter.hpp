@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the waiters on a session: turns until one has an answer, leaving, and the watch that
-// must not outlive it.
+// What the waiters on a session share: turns until one gives a result, leaving, and the watch that
+// must not outlive the waiter.
 #pragma once
 #include "zookeeper/session/session_backend.hpp"
 
@@ -18,28 +18,28 @@ class SessionWaiter : public Waiter {
 
   SessionWaiter(SessionBackend& base, Request request)
       : request_(std::move(request)), base_(base) {}
-  // `Place` is ours in this connected session, and not granted.
+  // Takes a turn. `Place` is ours in this connected session, and not granted.
   virtual Step turn(Session&, Place&, Deadline end) = 0;
-  virtual void reset() { watch_ = 0; }  // the place is taken anew, or its session is another one
+  virtual void reset() { watch_ = 0; }  // the place has a new node, or its session is another one
 
-  // It is our turn, by a write sent then, and the request to watch the node is sent. go_on: it
-  // ended just now, and its place is removed.
+  // It is our turn, as a write sent at that time shows, and the request to watch the node was sent.
+  // go_on: the place ended just now, and is removed.
   Step granted(Place&, Deadline sent);
-  // As Session::listen, and keeps the server informed at the pace that a proof needs: so two writes
-  // prove a long waiter when its turn comes.
+  // Like Session::listen, but also contacts the server as often as a proof needs, so that two
+  // writes prove a long waiter when its turn comes.
   Session::Wake listen(Session&, const std::string& path, Deadline end);
-  // Until watch_ fires, or the connection is another one than that which has set it: event.
+  // Returns `event` when watch_ fires, or when the connection that set it is gone.
   Session::Wake listen_for_watch(Session&, std::uint64_t connection, const std::string& path,
                                  Deadline end);
 
-  Request request_;  // its owner changes when the place has to be taken anew
+  Request request_;  // its owner changes when the place gets a new one
   WatchId watch_ = 0;
   Deadline sent_at_{};  // as in Waiting
 
  private:
-  Step step(Deadline end);  // from the beginning; called by poll() alone
-  // Our place in a connected session. Without a node: it has to be made, for an owner without
-  // abandoned nodes. An Error: whether the old node is gone is unknown.
+  Step step(Deadline end);  // begins from the start; only poll() calls it
+  // Our place in a connected session. A place without a node has to be created, for an owner
+  // without abandoned nodes. An Error: whether the old node is gone is unknown.
   Result<Place*> place();
 
   SessionBackend& base_;
