@@ -34,7 +34,8 @@ std::string user_name(uid_t uid) {
                : fmt::format("uid {}", uid);
 }
 
-// A root may be reached through a symbolic link only if only we or root can have made it.
+// A root may be reached through a symbolic link only if nobody but us or root can have made the
+// link.
 Fd open_root_dir(const std::string& path) {
   Fd dir(::open(path.c_str(), dir_flags | O_NOFOLLOW));
   if (dir || (errno != ELOOP && errno != ENOTDIR)) return dir;
@@ -48,14 +49,14 @@ Fd open_root_dir(const std::string& path) {
   return Fd(::open(path.c_str(), dir_flags));
 }
 
-// A concurrent process makes the same directory; its owner and mode are checked once it is open.
+// A concurrent process may make the same directory; owner and mode are checked once it is open.
 bool make_one(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0) {
     const Fd made = hold_made(AT_FDCWD, path, S_IFDIR);
     return made && set_mode(made.get(), 0700);  // whatever the umask
   }
   struct stat there {};
-  // a read-only or forbidden parent that exists is fine
+  // a parent that exists may be read-only or forbidden
   const int why = errno;
   const bool exists = why == EEXIST || ::stat(path.c_str(), &there) == 0;
   errno = why;
@@ -98,21 +99,22 @@ Fd open_below(int dir, const std::string& name) {
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   const long fd = ::syscall(SYS_openat2, dir, name.c_str(), &how, sizeof how);
   if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return Fd(static_cast<int>(fd));
-  // an old kernel or a filter; `name` is one component
+  // the kernel is old or a filter forbids the call; `name` is one component
   return Fd(::openat(dir, name.c_str(), dir_flags | O_NOFOLLOW));
 }
 
 std::string temporary_name() { return ".new." + Owner::random().hex(); }
 
-// What a group shares gets its rights under a temporary name, before others see it. A filesystem or
-// a filter without renameat2 makes it in its place, where only a strict umask makes a difference.
+// Files shared by a group get their rights under a temporary name, before others see them. Without
+// renameat2 (a filesystem or a filter) the file is made under its own name; only a strict umask
+// makes a difference there.
 enum class Made { renamed, in_place };
 
 bool rename_new(int dir, const std::string& from, const std::string& to) {
   return ::renameat2(dir, from.c_str(), dir, to.c_str(), RENAME_NOREPLACE) == 0;
 }
 
-// glibc says EINVAL where the kernel has no such call
+// glibc returns EINVAL if the kernel has no such call
 bool cannot_rename_new(int why) { return why == EINVAL || why == ENOSYS || why == EPERM; }
 
 Result<void> make_key_dir(int parent, const std::string& name, const Access& a,
@@ -124,11 +126,11 @@ Result<void> make_key_dir(int parent, const std::string& name, const Access& a,
     return fail_errno("create", path, errno);
   }
   Fd dir = open_below(parent, made);
-  if (!dir && errno == EACCES)  // a umask that forbids even its owner
+  if (!dir && errno == EACCES)  // the umask forbids even the owner
     if (const Fd held = hold_made(parent, made, S_IFDIR);
         held && set_mode(held.get(), a.dir_mode()))
       dir = open_below(parent, made);
-  if (!dir && errno == ENOENT) return {};  // was deleted meanwhile
+  if (!dir && errno == ENOENT) return {};  // the directory was deleted meanwhile
   if (!dir) return fail_errno("create", path, errno);
   if (auto given = give_rights(dir.get(), a, a.dir_mode(), path); !given) {
     ::unlinkat(parent, made.c_str(), AT_REMOVEDIR);
@@ -175,11 +177,12 @@ Fd hold_made(int dir, const std::string& name, mode_t type) {
   return Fd();
 }
 
-// For such a descriptor fchmod(2) is not defined; this link is the kernel's own and leads nowhere
-// else.
+// fchmod(2) is not defined for an O_PATH descriptor. This link is the kernel's own and leads
+// nowhere else.
 bool set_mode(int held, mode_t mode) noexcept {
   struct stat st {};
-  if (::fstat(held, &st) == 0 && (st.st_mode & 07777) == mode) return true;  // also without /proc
+  // works without /proc, too
+  if (::fstat(held, &st) == 0 && (st.st_mode & 07777) == mode) return true;
   return ::chmod(fmt::format("/proc/self/fd/{}", held).c_str(), mode) == 0;
 }
 
@@ -223,7 +226,7 @@ Result<Opened> Directory::open_root(bool make) const {
       const int why = errno;
       const std::string above = path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
       struct stat there {};
-      if (why != ENOENT || ::stat(above.c_str(), &there) == 0)  // /proc answers ENOENT
+      if (why != ENOENT || ::stat(above.c_str(), &there) == 0)  // /proc returns ENOENT
         return fail_errno("create lock directory", path_, why);
       return fail(Errc::cannot_create,
                   fmt::format("lock directory {}: {} does not exist either; only the last part of "
@@ -270,7 +273,7 @@ Result<bool> Directory::leads_to(const std::string& name, const struct stat& dir
   struct stat there {};
   int failed = -1;
   if (inner_.empty()) {
-    // below the root, the last component alone: no link is followed
+    // below the root only the last component is checked: no link is followed
     failed = ::lstat(path_of(name).c_str(), &there);
   } else if (const Fd root(::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)); root) {
     const Fd holder = open_below(root.get(), inner_);
@@ -345,7 +348,7 @@ Result<void> make_file(int dir, const std::string& name, const Access& access,
   auto given = give_rights(file.get(), access, access.file_mode(), path);
   if (given && (!rename || rename_new(dir, made, name))) return {};
   const int why = errno;
-  if (rename) ::unlinkat(dir, made.c_str(), 0);  // in its place others may use it already
+  if (rename) ::unlinkat(dir, made.c_str(), 0);  // under its own name, others may use it already
   if (!given || why == EEXIST) return given;
   if (cannot_rename_new(why)) return make_file(dir, name, access, path, Made::in_place);
   return fail_errno("create", path, why);

@@ -19,15 +19,15 @@
 
 namespace dlock::file {
 
-// Required ownership and modes below a root.
+// The ownership and modes that are required below a root.
 struct Access {
   uid_t euid = 0;
   bool group = false;
-  gid_t gid = 0;  // of the root
+  gid_t gid = 0;  // the root's group
 
   mode_t dir_mode() const noexcept { return group ? 02770 : 0700; }
   mode_t file_mode() const noexcept { return group ? 0660 : 0600; }
-  // Errc::denied with the reason, naming `path`: a wrong owner, or more rights for others than the
+  // Errc::denied names `path` and the reason: a wrong owner, or more rights for others than the
   // mode above.
   Result<void> admits(const struct stat&, std::string_view path) const;
 };
@@ -39,8 +39,8 @@ struct Opened {
 
 class Directory {
  public:
-  // The part of `path` that is made when a lock is taken: a directory that was named may be
-  // misspelt, so only its last component.
+  // How much of `path` is created when a lock is taken. The name of a directory may be misspelt, so
+  // only its last component is created.
   enum class Make { nothing, last, all };
   // `path` is absolute. `inner`: the directory in it that holds the keys, or empty. `netfs`: accept
   // network filesystems.
@@ -50,16 +50,16 @@ class Directory {
   const std::string& path() const noexcept { return path_; }
   std::string path_of(std::string_view name) const;
 
-  // The root itself, without `inner`.
+  // Opens the root itself, without `inner`.
   Result<Opened> open_root(bool make) const;
-  // The directory of one key. Not `make`: an absent one is a value.
+  // Opens the directory of one key. Without `make`, a missing directory is a result and not an
+  // error.
   Result<Opened> open_key(const std::string& name, bool make) const;
-  // Whether the path to the directory of that key still leads to `dir`.
+  // Whether the path to the key's directory still leads to `dir`.
   Result<bool> leads_to(const std::string& name, const struct stat& dir) const;
-  // With its contents. A missing one is fine.
+  // Removes it with its contents. It may be missing.
   Result<void> remove_key(const std::string& name) const;
-  // The names in the directory that contains the keys, in byte order, without names that begin with
-  // a dot.
+  // The names in the directory of the keys, in byte order, without names that begin with a dot.
   Result<std::vector<std::string>> names() const;
 
  private:
@@ -70,22 +70,23 @@ class Directory {
   bool netfs_;
 };
 
-// The name of a filesystem on which flock and FIFOs do not reach every host that mounts it, or
-// nothing. `magic`: statfs(2) f_type.
+// The name of a filesystem on which flock and FIFOs do not reach every host that mounts it; nothing
+// for another one. `magic`: f_type of statfs(2).
 std::optional<std::string_view> network_filesystem(unsigned long magic) noexcept;
 
-// Opens what this process has just made under `name`, of that type (S_IFDIR, S_IFIFO). Another user
-// with rename rights may have replaced it since, so it is held by an O_PATH descriptor, not through
-// a link, and checked. -1: errno.
+// Opens what this process has just made under `name`, if it has that type (S_IFDIR, S_IFIFO).
+// Another user with rename rights may have replaced it since, so it is opened as an O_PATH
+// descriptor, not through a link, and checked. -1: errno says why.
 Fd hold_made(int dir, const std::string& name, mode_t type);
-bool set_mode(int held, mode_t mode) noexcept;  // of a result of hold_made; false: errno
+// for a result of hold_made(); false: errno says why
+bool set_mode(int held, mode_t mode) noexcept;
 
 // Sets group and mode of a file that this process has made and opened. Errc::denied: it belongs to
 // another user.
 Result<void> give_rights(int fd, const Access& access, mode_t mode, std::string_view path);
 
-// Makes `name` in `dir` with the modes of `access`, by a rename where that is possible, so that it
-// is never visible with others. Existing: fine.
+// Makes `name` in `dir` with the modes of `access`. A rename makes it visible where that is
+// possible, so that others never see it with other modes. It may exist.
 Result<void> make_shared_file(int dir, const std::string& name, const Access& access,
                               std::string_view path);
 

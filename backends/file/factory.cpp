@@ -16,7 +16,7 @@
 namespace dlock::file {
 namespace {
 
-// as written: with the name of a key it must fit into a file name of 255 bytes
+// of the written prefix: with the name of a key it must fit into a file name of 255 bytes
 constexpr std::size_t longest_prefix = 50;
 
 std::string without_end_slashes(std::string path) {
@@ -33,7 +33,7 @@ Result<std::string> absolute(const std::string& path) {
   return without_end_slashes(std::move(full));
 }
 
-// A URL, with the prefix of names as it is used.
+// A URL, and the prefix of names in the form in which it is used.
 struct Parsed {
   Directory directory;
   std::string prefix;
@@ -105,7 +105,7 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
 std::string makes(const Url& url, const Traits& traits, bool locks) {
   const auto path = url.path.empty() ? std::string() : absolute(url.path).value_or("");
   struct stat there {};
-  if (!url.hosts.empty()) return {};  // refused when the backend is opened
+  if (!url.hosts.empty()) return {};  // opening the backend refuses it
   if (path.empty() || traits.recipe == "flock" || ::stat(path.c_str(), &there) == 0) return {};
   const std::string above = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
   if (::stat(above.c_str(), &there) != 0)

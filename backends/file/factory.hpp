@@ -18,7 +18,7 @@ namespace dlock::file {
 
 inline constexpr std::array<std::string_view, 1> schemes{"file"};
 inline constexpr std::array<UrlItem, 1> items{{
-    // accepts a network filesystem, which only one host may then use
+    // accepts a network filesystem, which then only one host may use
     {"netfs", UrlItem::choice, "no 0 false off yes 1 true on", "no", "", "yes or no"},
 }};
 inline constexpr std::array<Traits, 2> recipes{{
@@ -59,10 +59,10 @@ inline constexpr BackendFactory factory{.family = "file",
                                         .open = open,
                                         .makes = makes};
 
-// For tests: the same with other times, and without the URL.
+// For tests: a lease backend with other times, and without a URL.
 std::unique_ptr<Backend> open_lease(const std::string& directory, const Settings&, const Tuning&);
 
-// The directory of a bare `file:`. Errc::cannot_create: no home.
+// The directory of a bare `file:`. Errc::cannot_create: there is no home directory.
 Result<std::string> default_directory();
 
 }  // namespace dlock::file

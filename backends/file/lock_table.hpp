@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel's table of locks, for display. It shows only processes of our own pid namespace, and
-// the process that took a lock, which may have ended while another one keeps it. So it decides
-// nothing.
+// the process that took a lock, which may have ended while another process keeps the lock. So it
+// decides nothing.
 #pragma once
 #include <sys/types.h>
 #include <optional>
@@ -15,13 +15,13 @@ struct FlockEntry {
   bool exclusive;
 };
 
-// The granted flock(2) locks on a file, in the order of /proc/locks. nullopt: it cannot be read, or
-// does not even show a lock of our own, as where /proc is masked.
+// The granted flock(2) locks on a file, in the order of /proc/locks. nullopt: the table cannot be
+// read, or does not even show our own lock, as where /proc is masked.
 std::optional<std::vector<FlockEntry>> flock_entries(dev_t device, ino_t inode);
 std::optional<pid_t> flock_holder(dev_t device, ino_t inode);
 
-// The same from the text of /proc/locks, and from a file with such a text, read to its end;
-// nullopt: it is empty.
+// The same from the text of /proc/locks, or from a file with such text, read to its end. nullopt:
+// it is empty.
 std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, ino_t inode);
 std::optional<std::vector<FlockEntry>> read_lock_table(int table, dev_t device, ino_t inode);
 

@@ -5,9 +5,9 @@
 
 namespace dlock::file {
 
-// The meaning of errno for the caller: permission is `denied`; no space, a read-only or wrong place
-// is `cannot_create`; out of descriptors in this process is `exhausted`; everything else (memory,
-// an I/O error) is `unavailable`, because nothing was changed. `what` is the operation.
+// What errno means for the caller. No permission is `denied`; no space, or a read-only or wrong
+// place, is `cannot_create`; no descriptors in this process is `exhausted`. Everything else
+// (memory, an I/O error) is `unavailable`, because nothing was changed. `what` is the operation.
 Error sys_error(std::string_view what, std::string_view path, int errnum);
 
 inline tl::unexpected<Error> fail_errno(std::string_view what, std::string_view path, int errnum) {

@@ -59,7 +59,7 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
     kept.token = h->token;
     return Kept{kept};
   }
-  mine->entry.mailbox.drain();  // first: later messages are read at the next call
+  mine->entry.mailbox.drain();  // before anything else: later messages are read by the next call
   TRY(here, in_place(where_, name, mine->file));
   if (!here)
     return Lost{fmt::format("{}/{} was deleted or replaced, so others lock another file",
@@ -80,7 +80,7 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
   if (!lease.ended.empty()) {
     mine->entry.holder.meta = with_end(mine->entry.holder.meta, lease.ended);
     ++counters_.requests;
-    (void)record(name).note_end(lease.owner, lease.ended);  // for people alone
+    (void)record(name).note_end(lease.owner, lease.ended);  // only people read it
   }
   return Kept{kept};
 }
@@ -105,8 +105,8 @@ Result<Released> FlockBackend::release(const Lease& lease, std::optional<RunEnd>
   }
   ++counters_.requests;
   const auto left = record(name).leave(lease.owner, mine->entry.mailbox);
-  // Whatever happened to the record: it is void without its mark, and others wait for the lock.
-  // Unlocked explicitly, because the guard has a duplicate.
+  // Whatever happened to the record: without its mark it is void, and others wait for the lock.
+  // Unlock explicitly, because the guard has a duplicate.
   clear_mark(mine->file.fd.get(), mine->entry.holder.token);
   ::flock(mine->file.fd.get(), LOCK_UN);
   held_.erase({lease.key.text(), lease.owner});
@@ -151,21 +151,22 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
                 [&](const auto& h) { return !file.fd || !marked(file.fd.get(), h.token); });
   const bool exclusive = std::any_of(s.holders.begin(), s.holders.end(),
                                      [](const auto& h) { return h.mode == Mode::exclusive; });
-  // Not read without need: each waiter looks here, and the table grows with the square of them.
+  // Read the table only if needed: each waiter looks here, and the table grows with the square of
+  // their number.
   auto listed = file.fd && !exclusive ? flock_entries(file.device, file.inode)
                                       : std::optional{std::vector<FlockEntry>{}};
   auto locks = listed.value_or(std::vector<FlockEntry>{});
   if (!state && listed && locks.empty()) return std::nullopt;
   KeyView v = view(s, key.text(), boottime_us());
   for (HolderView& h : v.holders)
-    if (std::exchange(h.slot, 0) != 0) h.stays_because = was_told;  // evicted()
+    if (std::exchange(h.slot, 0) != 0) h.stays_because = was_told;  // set by evicted()
   if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
     v.notes.push_back("a holder was asked to release (release --force)");
   v.waiters_known = false;
   if (!listed)
     v.unread =
         "/proc/locks shows no locks here, so whether another program has this one is unknown";
-  // Each lock of ours is one line of the kernel's table: with its pid, if it is of this pid
+  // Each lock of ours is a line of the kernel's table; with its pid, if the process is in this pid
   // namespace.
   for (const HolderView& ours : v.holders) {
     auto line = std::find_if(locks.begin(), locks.end(),
@@ -190,7 +191,7 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
   return v;
 }
 
-// Only files that dlock has locked have a record, which has their name.
+// Only files that dlock has locked have a record, which contains their name.
 Result<std::vector<std::string>> FlockBackend::names() {
   TRY(stored, where_.names());
   std::vector<std::string> names;
@@ -203,7 +204,7 @@ Result<std::vector<std::string>> FlockBackend::names() {
   return names;
 }
 
-// The file that was locked, too: who erases a key has made it.
+// Removes the locked file, too: whoever erases a key has made that file.
 Result<void> FlockBackend::erase(const Key& key) {
   TRY(name, name_of(key));
   TRY(root, where_.open_root(false));

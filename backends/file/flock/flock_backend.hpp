@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe flock: flock(2) on a file that other programs, above all flock(1), lock as well.
+// Recipe flock: flock(2) on a file that other programs lock as well, above all flock(1).
 #pragma once
 #include <map>
 #include <memory>
@@ -11,7 +11,7 @@ namespace dlock::file {
 
 class FlockBackend final : public Backend {
  public:
-  // `where`: the directory of the files; its inner directory has the records.
+  // `where`: the directory of the files. Its inner directory has the records.
   FlockBackend(Directory where, std::string prefix, const Traits& traits, const Settings& settings)
       : where_(std::move(where)),
         prefix_(std::move(prefix)),
@@ -41,7 +41,7 @@ class FlockBackend final : public Backend {
     FlockRecord::Entry entry;
   };
 
-  Result<std::string> name_of(const Key&) const;  // Errc::usage: cannot be the name of a file
+  Result<std::string> name_of(const Key&) const;  // Errc::usage: a file cannot have this name
   FlockRecord& record(const std::string& name);
   HeldFile* held(const Key&, const Owner&);
   Result<std::optional<LockState::Holder>> in_force(const Key&, const GrantId&);
@@ -51,7 +51,7 @@ class FlockBackend final : public Backend {
   const Traits& traits_;
   const Settings settings_;
   Counters counters_;
-  std::map<std::string, std::unique_ptr<FlockRecord>> records_;  // by the name of the file
+  std::map<std::string, std::unique_ptr<FlockRecord>> records_;  // by the file's name
   std::map<std::pair<std::string, Owner>, HeldFile> held_;
 };
 

@@ -24,7 +24,7 @@ void nothing(int) {}
 
 void install_handler() {
   struct sigaction handler {};
-  handler.sa_handler = nothing;  // and no SA_RESTART
+  handler.sa_handler = nothing;  // without SA_RESTART
   ::sigaction(wake_signal, &handler, nullptr);
 }
 
@@ -38,16 +38,16 @@ Woken sleep(int ended_fd, int interrupt_fd, Deadline until) {
 
 }  // namespace
 
-// Waiting for flock(2) in a way that works with poll(2) and can be ended at any moment.
+// Waits for flock(2) in a way that works with poll(2) and can be ended at any moment.
 //
 // flock(2) cannot be polled and has no time limit, and repeated tries would lose our place to every
-// process that blocks. So a thread blocks in it. To stop that thread it gets SIGURG, whose handler
-// does nothing and is installed without SA_RESTART, so that flock returns EINTR. Only this thread
-// has SIGURG unblocked. Why this signal: its default is to be ignored, so a stray one does no harm;
-// it is never forwarded to a job; real-time signals, which would also work, are forwarded, and one
+// process that blocks. So a thread blocks in it. SIGURG stops that thread: its handler does nothing
+// and is installed without SA_RESTART, so flock returns EINTR. Only this thread has SIGURG
+// unblocked. Why SIGURG: it is ignored by default, so a stray one does no harm, and dlock never
+// forwards it to a job. Real-time signals would work, too, but dlock forwards them, and a signal
 // meant for the job would be lost here. A forked helper process that blocks on the same open file
-// would work, too, but it would be a child that others wait for, and would outlive a SIGKILL of its
-// parent.
+// would also work, but other code would wait for it as a child, and it would outlive a SIGKILL of
+// its parent.
 class FlockWait {
  public:
   // Begins to wait for `operation` (LOCK_EX or LOCK_SH) on `fd`, which must stay open until the end
@@ -57,9 +57,9 @@ class FlockWait {
   FlockWait(const FlockWait&) = delete;
   FlockWait& operator=(const FlockWait&) = delete;
 
-  int ended_fd() const noexcept { return ended_.get(); }  // readable once it has ended
-  // Ends the wait, within about a millisecond unless the kernel hangs. 0: the lock was taken; else
-  // an errno, EINTR: stopped.
+  int ended_fd() const noexcept { return ended_.get(); }  // readable when it has ended
+  // Ends the wait, within about a millisecond unless the kernel hangs. 0: the lock was taken.
+  // Otherwise an errno; EINTR: stopped.
   int stop();
 
  private:
@@ -92,7 +92,7 @@ void FlockWait::wait(int fd, int operation) {
 int FlockWait::stop() {
   if (!thread_.joinable()) return outcome_;
   stopping_ = true;
-  // Repeated: a signal that comes between the check of stopping_ and the system call is lost.
+  // Repeat the signal: one that comes between the check of stopping_ and the system call is lost.
   for (pollfd ended{ended_.get(), POLLIN, 0}; ::poll(&ended, 1, 0) <= 0;) {
     ::pthread_kill(thread_.native_handle(), wake_signal);
     if (::poll(&ended, 1, 1) > 0) break;
@@ -110,7 +110,7 @@ class FlockWaiter final : public Waiter {
   Result<void> cancel() override;
 
  private:
-  Result<std::optional<Progress>> enter();  // nullopt: the file was deleted or replaced, try again
+  Result<std::optional<Progress>> enter();  // nullopt: the file was deleted or replaced; try again
   Result<Progress> granted();
   std::optional<HolderView> holder();
 
@@ -118,7 +118,7 @@ class FlockWaiter final : public Waiter {
   const std::string name_;
   const Request request_;
   FlockFile file_;
-  std::optional<FlockWait> wait_;  // ends before file_
+  std::optional<FlockWait> wait_;  // must end before file_
 };
 
 Result<std::unique_ptr<Waiter>> FlockBackend::enqueue(const Request& r) {
@@ -141,7 +141,7 @@ Result<Progress> FlockWaiter::granted() {
                  mine->entry.mailbox.fd()};
 }
 
-// We have the lock of file_. The token is written before the grant is reported.
+// Called with the lock of file_. Writes the token before it reports the grant.
 Result<std::optional<Progress>> FlockWaiter::enter() {
   const auto here = in_place(backend_.where_, name_, file_);
   if (!here || !*here) {

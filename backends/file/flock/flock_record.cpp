@@ -22,13 +22,13 @@ FlockRecord::FlockRecord(const Directory& where, const std::string& name, std::s
                          Duration patience)
     : file_(where, name), key_(std::move(key)), patience_(patience) {}
 
-// Not there (Make::nothing): an empty record.
+// With Make::nothing, a missing record is read as empty.
 Result<KeyRecord> FlockRecord::begin(Make make, Duration patience) {
   TRY(locking, file_.lock(make, patience, -1));
   if (locking != StateFile::Locking::locked) return KeyRecord{};
   TRY(loaded, file_.load());
   loaded.record.key = key_;
-  loaded.record.boot = "-";  // nothing here depends on a boot: the marks show the living holders
+  loaded.record.boot = "-";  // nothing here depends on a boot: marks show the living holders
   return std::move(loaded.record);
 }
 
@@ -43,14 +43,14 @@ Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
   for (;;) {
     TRY(record, begin(Make::all, r.wait ? patience_ : std::min(patience_, one_try)));
     LockState& s = record.state;
-    // Other current owners of the lock have marks; a holder without one has died without a release.
+    // All current owners of the lock have marks. A holder without one has died without a release.
     std::erase_if(s.holders, [&](const auto& h) {
       return r.mode == Mode::exclusive || h.mode == Mode::exclusive || !marked(locked, h.token);
     });
     s.fence = std::max<FencingToken>(
         s.fence + 1, static_cast<FencingToken>(std::max<std::int64_t>(wall_micros(), 0)));
     std::optional<Lifeline> mailbox;
-    // a living FIFO with this number comes from a record that was lost
+    // a living FIFO with this number belongs to a record that was lost
     for (; !mailbox; ++s.next_ticket) {
       TRY(made, Lifeline::make(file_.place(), s.next_ticket));
       mailbox = std::move(made);

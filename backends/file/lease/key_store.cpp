@@ -21,7 +21,7 @@ Owner owner_of_adopted(std::uint64_t ticket) {
   return o;
 }
 
-// Walks the FIFOs of a key: what(ticket, life).
+// Calls what(ticket, life) for each FIFO of a key.
 template <class What>
 Result<void> each_fifo(const Place& at, What what) {
   Fd again(::openat(at.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -46,7 +46,7 @@ bool lists(const LockState& s, std::uint64_t ticket) {
          std::any_of(s.waiters.begin(), s.waiters.end(), same);
 }
 
-// `this_boot`: its times are of this clock.
+// `this_boot`: its times are by this clock.
 HolderView view_of_ended(LockState::Holder h, Micros now, bool this_boot) {
   const bool attached = h.deadline == never;
   if (attached || !this_boot) {
@@ -106,7 +106,7 @@ void KeyStore::abandon() noexcept {
 void KeyStore::strike(std::uint64_t ticket) {
   LockState& s = state();
   s.vanish(ticket, now_);
-  // So that other_boot() knows this clock's meaning when its lock-delay began.
+  // other_boot() needs the time when its lock-delay began, by this clock.
   for (auto& h : s.holders)
     if (h.ticket == ticket) h.since = h.deadline;
   dead_.push_back(ticket);
@@ -133,7 +133,7 @@ Result<void> KeyStore::scan(bool adopt) {
   TRY_VOID(file_.load_tail(record_));
   return each_fifo(place(), [&](std::uint64_t ticket, Probe::Life life) {
     if (adopt) state().next_ticket = std::max(state().next_ticket, ticket + 1);
-    if (lists(state(), ticket)) return;  // found dead, and removed, where that matters
+    if (lists(state(), ticket)) return;  // dead, and removed where that matters
     if (life == Probe::Life::dead) strays_.push_back(ticket);
     else if (life == Probe::Life::alive && adopt)
       state().holders.push_back(
@@ -142,8 +142,8 @@ Result<void> KeyStore::scan(bool adopt) {
 }
 
 // The machine has restarted, or a container got its own boot id and nothing else happened. So the
-// id decides nothing: a contender with a lifeline proves itself; a lease without one was certainly
-// granted in an earlier boot if its grant is in the future of this clock, otherwise it keeps its
+// id decides nothing. A contender with a lifeline proves itself. A lease without one was surely
+// granted in an earlier boot if its grant is in the future of this clock; otherwise it keeps its
 // deadline, which is at most its ttl away.
 Result<void> KeyStore::other_boot() {
   TRY_VOID(file_.load_tail(record_));
@@ -164,7 +164,8 @@ Result<void> KeyStore::other_boot() {
   return {};
 }
 
-// The waiters to wake, found alive. A dead one is removed, and the next in line takes its turn.
+// Opens the mailboxes of the waiters to wake. It removes a dead waiter, and the next in line takes
+// its turn.
 Result<std::vector<Fd>> KeyStore::doors() {
   std::vector<Fd> open;
   const auto add = [&](std::uint64_t ticket, bool waits) -> Result<bool> {
@@ -200,15 +201,15 @@ Result<bool> KeyStore::finish() {
     abandon();
     return fail(done.error());
   }
-  // If it was deleted, its successor may list the dead that were found here, and must find their
-  // names to see that they are dead.
+  // If the state was deleted, its successor may list the dead contenders that were found here. It
+  // must find their names to see that they are dead.
   const bool counts = file_.still_linked();
   if (!counts) dead_.clear();
-  // Before others may change the state: such a number may not have been assigned yet, and then the
-  // next new contender gets it.
+  // Do this before others can change the state: a stray number may not be assigned yet, and then
+  // the next new contender gets it.
   else remove_names(strays_);
   file_.unlock();
-  // Interleaving 1: killed here. An invited waiter watches us or our record's holder, or finds its
+  // Interleaving 1: killed here. An invited waiter watches us, or our record's holder, or finds its
   // turn unclaimed.
   knock(*open);
   remove_names(dead_);
@@ -225,7 +226,7 @@ Result<std::optional<KeyView>> KeyStore::inspect() {
     s.expire(now);
     const std::size_t alive = s.holders.size();
     TRY(missing, strike_dead(s, now));
-    // perhaps it has just been released
+    // it may have been released just now
     if ((missing && tries < 3) || (s.holders.size() < alive && tries == 0)) {
       record = file_.peek(StateFile::Depth::waiters);
       continue;
@@ -256,8 +257,8 @@ Result<std::optional<KeyView>> KeyStore::inspect() {
   return inspect_without_state();
 }
 
-// Processes that live though their state is gone hold the key, or wait: that decides the next
-// contender, which rebuilds the state.
+// The state is gone, but processes live that hold the key or wait. The next contender decides
+// which, when it rebuilds the state.
 Result<std::optional<KeyView>> KeyStore::inspect_without_state() {
   TRY(dir, file_.open_dir());
   std::size_t alive = 0;
@@ -277,7 +278,7 @@ Result<std::optional<KeyView>> KeyStore::inspect_without_state() {
   return v;
 }
 
-// Returns how many holders have no FIFO to check.
+// Returns the number of holders that have no FIFO to check.
 Result<std::size_t> KeyStore::strike_dead(LockState& s, Micros now) const {
   std::vector<std::uint64_t> gone;
   std::size_t missing = 0;

@@ -2,9 +2,9 @@
 // One key of recipe lease: a LockState under the lock of its state file, and the lifelines of its
 // contenders.
 //
-// A change is: begin, change `state()`, finish. In between no other process sees or changes this
-// key. `finish` determines the waiters that may run now, commits, unlocks, and only then wakes
-// them: nothing is visible before the commit.
+// A change is: begin, change `state()`, finish. In between no other process sees or changes the
+// key. `finish` finds the waiters that may run now, commits, unlocks, and only then wakes them, so
+// nothing is visible before the commit.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,9 +15,9 @@
 namespace dlock::file {
 
 struct Tuning {
-  // an invited waiter that does not claim its turn within this (stopped) loses its place
+  // an invited waiter that does not claim its turn within this time (it is stopped) loses its place
   Micros claim = 2'000'000;
-  // how often a sleeping waiter checks for such a case; this is not how it is woken
+  // how often a sleeping waiter checks for that; wake-ups do not depend on it
   Micros safety = 10'000'000;
   QueueLimits queue{};
 };
@@ -28,52 +28,55 @@ class KeyStore {
       : key_(key), tuning_(tuning), file_(where, name, tuning.queue) {}
 
   // Locks and loads. Locked: call finish() or abandon(). A missing state is rebuilt from the living
-  // contenders: each blocks the key as an exclusive holder without a token until it ends or
+  // contenders: each blocks the key as an exclusive holder without a token, until it ends or
   // registers itself again (disown).
   using Begun = StateFile::Locking;
   Result<Begun> begin(Make, Duration patience, int interrupt_fd = -1);
   void abandon() noexcept;
 
-  // Of a long queue only the first waiters: enough for what holders do, and for a waiter in there.
+  // Of a long queue it has only the first waiters: enough for a holder's changes, and for those of
+  // a waiter among them.
   LockState& state() noexcept { return record_.state; }
-  // For what this owner does: the others too, unless it is one of the first waiters.
+  // Loads what this owner's change needs: the other waiters, too, unless it is one of the first.
   Result<void> load_for(const Owner&);
-  // For a new owner: StateFile::last_in_tail. Nothing: call load_for().
+  // For a new owner: StateFile::last_in_tail. Nothing: call load_for() instead.
   std::optional<std::uint64_t> last_waiter() const { return file_.last_in_tail(record_, now_); }
   std::size_t waiters() const noexcept {
     return record_.state.waiters.size() + record_.tail.lines - record_.tail.gone.size();
   }
-  // Behind that one, with a ticket of its own.
+  // Joins after last_waiter(), and returns the new ticket.
   std::uint64_t join(const LockState::Acquisition&);
   Micros now() const noexcept { return now_; }
   Place place() const noexcept { return file_.place(); }
   StateFile& file() noexcept { return file_; }
 
-  // The contender with this ticket is proven dead: its name goes with the commit, a lock-delay runs
-  // from now.
+  // The contender with this ticket is proven dead: the commit removes its name, and a lock-delay
+  // runs from now.
   void strike(std::uint64_t ticket);
-  // Our own lifeline was adopted as a holder by a process that found no state. True: it was, and is
-  // removed.
+  // Another process, which found no state, took our own lifeline for a holder. True: it did, and
+  // that holder is removed.
   bool disown(const Lifeline&);
-  // Restarts the change, with every living lifeline unknown to the state adopted.
+  // Begins the change again, and takes every living lifeline that the state does not know for a
+  // holder.
   Result<void> restart_and_adopt();
 
-  // wake this holder after the commit
+  // wakes this holder after the commit
   void alarm(std::uint64_t ticket) { alarms_.push_back(ticket); }
   // what the first waiter waits for has changed
   void wake_head() noexcept { wake_head_ = true; }
-  // Removes FIFOs that are not open in any process and not listed in the state: of contenders
-  // killed at a bad moment.
+  // Removes FIFOs that no process has open and the state does not list. Contenders killed at a bad
+  // moment leave them behind.
   Result<void> sweep() { return scan(false); }
 
-  // False: the state file was deleted meanwhile, begin again. An Error: nothing was committed.
-  // Either way it is unlocked.
+  // False: the state file was deleted meanwhile; begin again. An Error: nothing was committed. It
+  // is unlocked in every case.
   Result<bool> finish();
 
-  // The current state, without the lock; dead holders are shown as vanished or ended, dead waiters
-  // are left out. nullopt: unknown. KeyView::unread: the state was deleted, and contenders live.
+  // The current state, read without the lock. Dead holders are shown as vanished or ended; dead
+  // waiters are left out. nullopt: unknown. KeyView::unread: the state was deleted, and contenders
+  // live.
   Result<std::optional<KeyView>> inspect();
-  // That holder, in force and alive as far as can be known; nullopt: none.
+  // This holder, if it is in force and alive as far as can be known; nullopt: it is not.
   Result<std::optional<LockState::Holder>> holder_in_force(const GrantId&);
 
  private:
@@ -94,7 +97,7 @@ class KeyStore {
   std::vector<std::uint64_t> dead_, strays_, alarms_;
 };
 
-// Abandons an unfinished change on every way out of a function.
+// Abandons an unfinished change whenever a function returns.
 class Change {
  public:
   explicit Change(KeyStore& key) noexcept : key_(key) {}

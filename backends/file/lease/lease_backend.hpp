@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe lease. One machine: LockState in a file per key, waiters asleep in the kernel, holders
-// alive by their lifelines.
+// Recipe lease, for one machine: LockState in a file per key. Waiters sleep in the kernel, and
+// lifelines prove that holders live.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,7 +12,7 @@ namespace dlock::file {
 
 class LeaseBackend final : public Backend {
  public:
-  // `prefix`: before the names of keys in the root; safe as the beginning of a file name.
+  // `prefix` precedes the names of keys in the root; a file name may begin with it.
   LeaseBackend(Directory root, std::string prefix, const Traits& traits, const Settings& settings,
                const Tuning& tuning)
       : root_(std::move(root)),
@@ -26,7 +26,7 @@ class LeaseBackend final : public Backend {
   Counters counters() const noexcept override { return counters_; }
   Health health() override { return {.grants_nothing = silent_}; }
 
-  // The Waiter must not outlive this Backend. Once it is granted the Backend keeps the lifeline;
+  // The Waiter must not outlive this Backend. After the grant the Backend keeps the lifeline, and
   // the Waiter may go.
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
@@ -51,7 +51,7 @@ class LeaseBackend final : public Backend {
   // An attached holder of this process.
   struct AttachedHold {
     Lifeline life;
-    LockState::Holder record;  // as granted, to register again when the state was lost
+    LockState::Holder record;  // as granted; used to register again when the state was lost
     bool revoked = false;      // a revocation was requested
   };
   using HoldKey = std::pair<std::string, Owner>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// inspect --doctor: the directory of the locks, and what around it decides whether they last.
+// inspect --doctor: the directory of the locks, and what around it decides whether locks last.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
@@ -27,7 +27,7 @@ struct Free {
   void operator()(char* text) const noexcept { std::free(text); }
 };
 
-// The nearest directory on the way to `path`, itself included, that all users may write to.
+// Finds the nearest directory on the way to `path`, including `path`, that all users may write to.
 void way(const std::string& path, Findings& found) {
   const std::unique_ptr<char, Free> real(::realpath(path.c_str(), nullptr));
   std::string at = real ? std::string(real.get()) : path;
@@ -71,7 +71,7 @@ void clock(Findings& found) {
               "it counts ticks: leases end some ms early or late");
 }
 
-// Who may make locks there, take those of others and break them.
+// Says who may make locks there, take those of others, and break them.
 void owner(int dir, const std::string& path, bool shared, Findings& found) {
   struct stat st {};
   if (::fstat(dir, &st) != 0)
@@ -103,15 +103,15 @@ void space(int dir, Findings& found) {
   if (fs.f_flag & ST_RDONLY)
     return found.add("free space", "mounted read-only", Level::bad, "mount it for writing");
   const auto mebibytes = std::uint64_t{fs.f_bavail} * fs.f_frsize >> 20U;
-  const bool inodes_counted = fs.f_files != 0;  // btrfs counts none
+  const bool inodes_counted = fs.f_files != 0;  // btrfs does not count inodes
   const bool full = mebibytes < 1 || (inodes_counted && fs.f_favail < 16);
   found.add("free space", fmt::format("{} MiB, {} inodes", mebibytes, std::uint64_t{fs.f_favail}),
             full ? Level::bad : good_if(mebibytes >= 64, Level::warning),
             full ? "make room: a lock needs a few KiB and some inodes" : "make room");
 }
 
-// Makes what the first lock makes, and removes it: a quota, a full disk and a file system without
-// FIFOs show only then. No key has a name that begins with a dot.
+// Makes what the first lock would make, and removes it: only this finds a quota, a full disk or a
+// filesystem without FIFOs. No key's name begins with a dot.
 Result<void> try_a_lock(const Directory& root) {
   const std::string name = ".doctor-" + Owner::random().hex();
   const auto make = [&]() -> Result<void> {
@@ -130,7 +130,7 @@ Result<void> try_a_lock(const Directory& root) {
   return made ? removed : made;
 }
 
-// Whether the directory could be made: by the rights of the nearest one above it that exists.
+// Whether the directory could be made, by the rights of the nearest existing one above it.
 bool may_be_made(std::string path) {
   do path.resize(std::max<std::size_t>(path.rfind('/'), 1));
   while (path.size() > 1 && ::access(path.c_str(), F_OK) != 0);

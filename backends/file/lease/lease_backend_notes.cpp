@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe lease: starts of jobs, and revocations.
+// Recipe lease: notes about starts of jobs, and revocations.
 #include <algorithm>
 #include "file/lease/lease_backend.hpp"
 #include "file/lease/note_file.hpp"
@@ -9,12 +9,12 @@ namespace dlock::file {
 // ---- --once-per --------------------------------------------------------------------------------
 Result<Starts> LeaseBackend::starts(const Key& wanted) {
   KeyStore& key = store(wanted);
-  // without the lock, which a stopped process may have
+  // without the lock, which a stopped process may hold
   TRY(record, key.file().peek(StateFile::Depth::holders));
   Starts s{.now = wall_micros(), .last = {}};
   if (!record) return s;
   TRY(note, read_start(key.place()));
-  if (note && note->until <= s.now) {  // not needed any more: removed, if nobody changes it
+  if (note && note->until <= s.now) {  // no longer needed: remove it, unless somebody changes it
     const auto begun = key.begin(Make::nothing, Duration{});
     const Change change(key);
     if (begun && *begun == KeyStore::Begun::locked)
@@ -39,13 +39,13 @@ Result<Noted> LeaseBackend::note_start(const Lease& lease, const StartChange& ch
 }
 
 // ---- the last run ------------------------------------------------------------------------------
-// Under the lock of the state. Of several permits the newest grant counts.
+// Call it under the lock of the state. Of several permits the newest grant counts.
 void LeaseBackend::note_run(KeyStore& key, const LockState::Holder& h, std::optional<RunEnd> end) {
   if (!end || adopted(h)) return;
-  if (h.token < key.state().fence)  // else no newer grant can be recorded
+  if (h.token < key.state().fence)  // otherwise no newer grant could be recorded
     if (const auto last = read_last_run(key.place()); last && last->token >= h.token) return;
   const std::int64_t now = wall_micros();
-  // `since` of an attached holder is its grant
+  // `since` of an attached holder is the time of its grant
   write_last_run(key.place(), {h.token, now, *end, now - std::max<Micros>(0, key.now() - h.since),
                                Identity::decode(h.meta)});
 }
@@ -60,7 +60,7 @@ Result<Released> LeaseBackend::revoke(const Key& wanted) {
   for (const auto& h : key.state().holders) {
     if (h.deadline <= key.now() || adopted(h)) continue;
     newest = std::max(newest, h.token);
-    // it looks at once; a lease notices when it is renewed
+    // it looks at once; the holder of a lease notices with its next renewal
     if (h.deadline == never) key.alarm(h.ticket);
   }
   if (newest == 0) return Released::was_not_held;

@@ -11,13 +11,13 @@
 namespace dlock::file {
 namespace {
 
-constexpr std::uint64_t sweep_every = 1024;  // grants
+constexpr std::uint64_t sweep_every = 1024;  // grants between two sweeps
 
 Deadline at(Micros boottime) {
   return boottime == never ? no_deadline : Deadline{std::chrono::microseconds{boottime}};
 }
 
-// Contenders read and write this with the state, so it must stay small.
+// Contenders read and write this text with the state, so it must stay small.
 std::string short_identity(Identity who) {
   if (std::string text = who.encode(); text.size() <= longest_identity) return text;
   who.command.clear();
@@ -30,11 +30,11 @@ std::string short_identity(Identity who) {
 }  // namespace
 
 // A place in the queue of a key. It sleeps in ppoll(2) on its own lifeline (for notifications) and
-// on those whose end can make it its turn: its predecessor in the queue; for the first, every
-// holder.
+// on the lifelines whose end can make it its turn: its predecessor in the queue, or, for the first
+// waiter, every holder.
 //
-// An exclusive waiter is woken once: its predecessor in the queue becomes the holder, so it watches
-// the right one already.
+// An exclusive waiter is woken once. Its predecessor in the queue becomes the holder, so it watches
+// the right lifeline already.
 class LeaseWaiter final : public Waiter {
  public:
   LeaseWaiter(LeaseBackend& backend, KeyStore& key, const Request& request)
@@ -77,7 +77,7 @@ class LeaseWaiter final : public Waiter {
   Deadline wake_at_ = no_deadline;   // when time alone may make it our turn
   Deadline check_at_ = no_deadline;  // when to check for an unclaimed invitation
   unsigned checks_ = 0;
-  bool checks_all_ = false;  // each holder, not only the first
+  bool checks_all_ = false;  // check every holder, not only the first
 };
 
 Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
@@ -100,7 +100,7 @@ LockState::Acquisition LeaseWaiter::lock_request() const {
 
 // ---- one change of the state -------------------------------------------------------------------
 Result<Progress> LeaseWaiter::attempt() {
-  // in case of any error: the wake-up is not repeated, so the next poll asks again
+  // after an error poll again: no second wake-up will come
   queued_ = false;
   for (bool fresh = !requested_;; fresh = false) {
     const Deadline began = Clock::now();
@@ -108,8 +108,8 @@ Result<Progress> LeaseWaiter::attempt() {
                               request_.wait ? backend_.settings_.op_timeout : one_try));
     backend_.silent_ = begun == KeyStore::Begun::interrupted && !requested_;
     if (backend_.silent_) {
-      // Its name only for a message at the end of a wait: the kernel stops all flock calls of the
-      // host while it lists its locks, and in a crowd each newcomer finds the state locked.
+      // Name the process only in a message at the end of a wait. The kernel stops all flock calls
+      // of the host while it lists its locks, and in a crowd each newcomer finds the state locked.
       const bool name = Clock::now() - began >= named_after;
       last_.why = key_.file().locked_by_another("", name);
     }
@@ -123,11 +123,11 @@ Result<Progress> LeaseWaiter::attempt() {
   }
 }
 
-// nullopt: the state file was deleted meanwhile; the written change does not count. Nor does an
-// Error then.
+// nullopt, or an Error: the state file was deleted meanwhile, and the written change does not
+// count.
 Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   const Deadline sent = Clock::now();
-  if (!life_.is_at(key_.place())) watched_.clear();  // another directory, other contenders
+  if (!life_.is_at(key_.place())) watched_.clear();  // another directory has other contenders
 
   std::optional<LockState::Answer> answer;
   std::optional<Lifeline> made;
@@ -157,15 +157,15 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   const auto* g = std::get_if<LockState::Granted>(&*answer);
   const LockState& s = key_.state();
   if (g && g->ticket % sweep_every == 0) TRY_VOID(key_.sweep());
-  // The new first waiter has watched only its predecessor, but must now watch every holder.
-  // (Exclusive: that is the same.)
+  // The new first waiter has watched only its predecessor, and must now watch every holder. (An
+  // exclusive holder was its predecessor.)
   if (g && s.holders.size() > 1) key_.wake_head();
   Waiting waiting = in_the_way(s, key_.now());
 
   Lifeline old = std::move(life_);
   if (made) life_ = std::move(*made);
   else std::swap(life_, old);
-  // the wake-up of a waiter is no alarm; after the commit it could be one
+  // the wake-up of a waiter is not an alarm; after the commit it could be one
   if (g && !made) life_.drain();
   const auto done = key_.finish();
   if (!done) {
@@ -177,9 +177,9 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   }
   old.drop(key_.place());
   // Interleaving 4: we were stopped before we opened our new FIFO, and the state was deleted. A
-  // contender of its successor got our ticket and put its FIFO in the place of ours: then what we
-  // have open is its lifeline. It is not kept: a further state, after another deletion, would take
-  // us for its owner.
+  // contender of its successor got our ticket and put its FIFO in the place of ours, so what we
+  // have open is its lifeline. Drop it: after another deletion, a further state would take us for
+  // its owner.
   if (!*done && made) life_.drop();
   if (!*done) return std::optional<Progress>{};
 
@@ -197,7 +197,7 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   return Busy{std::move(waiting.holder), std::move(waiting.why), sent};
 }
 
-// For people: a holder, or who is next and does not come.
+// What is in the way, for people: a holder, or the next waiter, which does not come.
 Waiting LeaseWaiter::in_the_way(const LockState& s, Micros now) {
   Waiting w;
   shown_ = 0;
@@ -211,8 +211,8 @@ Waiting LeaseWaiter::in_the_way(const LockState& s, Micros now) {
   return w;
 }
 
-// The state may have our owner from another Waiter or Backend: then its lifeline is ours too. If
-// that was deleted, the record is void, because others could not see us end.
+// The state may have our owner from another Waiter or Backend; then its lifeline is ours, too. If
+// the lifeline was deleted, the record is void, because others could not see us end.
 Result<void> LeaseWaiter::rejoin() {
   const LockState& s = key_.state();
   std::uint64_t ticket = 0;
@@ -233,8 +233,8 @@ Result<void> LeaseWaiter::rejoin() {
   return {};
 }
 
-// A new owner that has to wait for one of the first waiters comes behind the last, whoever is in
-// between. Nothing: that has to be known.
+// A new owner that must wait for one of the first waiters joins after the last one, whoever is in
+// between. Nothing: the waiters in between must be known.
 Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket) {
   constexpr std::optional<LockState::Answer> unknown;
   LockState& s = key_.state();
@@ -277,7 +277,7 @@ Result<LockState::Answer> LeaseWaiter::decide() {
   for (const LockState::Acquisition a = lock_request();;) {
     LockState::Answer answer = s.acquire(a, key_.now());
     if (std::holds_alternative<LockState::Granted>(answer)) return answer;
-    const std::size_t rank = s.rank_of(request_.owner);  // Busy: the place that it would have
+    const std::size_t rank = s.rank_of(request_.owner);  // busy: the place that it would have got
     std::vector<std::uint64_t> wanted;
     if (rank > 0) {
       TRY(gone, holder_is_gone());
@@ -291,7 +291,7 @@ Result<LockState::Answer> LeaseWaiter::decide() {
   }
 }
 
-// Watches exactly `wanted`. False: one was found dead and removed, so the answer may change.
+// Watches exactly `wanted`. False: one of them was dead and was removed, so the answer may change.
 Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool holders) {
   std::erase_if(watched_, [&](const Watched& w) {
     return std::find(wanted.begin(), wanted.end(), w.ticket) == wanted.end();
@@ -307,7 +307,7 @@ Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool h
       TRY(found, probe(key_.place(), ticket));
       if (found.life == Probe::Life::alive) watched_.push_back({ticket, std::move(found.fd)});
       if (found.life == Probe::Life::alive) continue;
-      // deleted: proves nothing, blocks
+      // a deleted name proves nothing, and blocks
       if (found.life == Probe::Life::missing && holders) continue;
     }
     key_.strike(ticket);
@@ -316,7 +316,7 @@ Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool h
   return all_alive;
 }
 
-// A new lifeline, or nothing when there is one or none is needed (ticket 0).
+// Makes a new lifeline. Nothing: there is one, or none is needed (ticket 0).
 Result<std::optional<Lifeline>> LeaseWaiter::lifeline_for(std::uint64_t ticket, bool& unknown_one) {
   const auto* held = backend_.held(request_.key, request_.owner);
   const bool have = (held && held->life.ticket() == ticket) ||
@@ -354,7 +354,7 @@ Result<LeaseWaiter::Woken> LeaseWaiter::sleep(Deadline until) {
   return fds[0].revents ? Woken::by_interrupt : Woken::by_event;
 }
 
-// A change of our rank wakes no waiter; at the end of a slice the caller wants to report it. True:
+// A change of our rank wakes nobody, but the caller wants to report it at the end of a slice. True:
 // the holder is dead, and the first waiter has not noticed.
 bool LeaseWaiter::refresh() {
   const Deadline asked = Clock::now();
@@ -374,7 +374,7 @@ bool LeaseWaiter::refresh() {
   return found && found->life == Probe::Life::dead;
 }
 
-// Without the lock: whether time has passed, or a holder has died, and no waiter has noticed, since
+// Looks without the lock: time has passed, or a holder has died, and no waiter has noticed because
 // those in front are stopped.
 bool LeaseWaiter::turn_is_missed() {
   const Micros now = boottime_us();
@@ -397,7 +397,8 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
   if (!queued_) {
     auto first = attempt();
     if (!first || !queued_) return first;
-    check_at_ = later(Clock::now(), safety + safety * (life_.ticket() % 64) / 256);  // spread out
+    // spreads the checks
+    check_at_ = later(Clock::now(), safety + safety * (life_.ticket() % 64) / 256);
   }
   for (;;) {
     TRY(woken, sleep(std::min({end, wake_at_, check_at_})));
@@ -410,7 +411,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
       // time alone may have made it our turn
     } else if (now >= check_at_) {
       check_at_ = later(now, safety);
-      // Now and then a full check, whatever the state says.
+      // Now and then make a full check, whatever the state says.
       if (++checks_ % 8 && !turn_is_missed()) continue;
       checks_all_ = true;
     } else {
@@ -419,7 +420,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
     auto next = attempt();
     checks_all_ = false;
     if (!next || !queued_ || !std::holds_alternative<Waiting>(*next)) return next;
-    // Those in front that were invited may be stopped as well.
+    // Invited waiters in front may be stopped, too.
     check_at_ = std::min(check_at_, at(key_.state().oldest_invitation_ends()));
     if (Clock::now() >= end) return next;
   }

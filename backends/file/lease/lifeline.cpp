@@ -37,9 +37,9 @@ Result<void> check(int fd, const Access& access, const std::string& path) {
   return st ? access.admits(*st, path) : fail(st.error());
 }
 
-// A FIFO in a shared directory that its maker, another member, has not given to the group: it ended
-// right after it made it, or belongs to a state that was deleted. Of a number that no record has
-// used, it is no proof of life.
+// Whether a FIFO in a shared directory has no rights for the group. Its maker, another member,
+// ended right after it made it, or it belongs to a state that was deleted. If no record has used
+// its number, it proves nothing.
 bool without_rights(const Place& at, const std::string& name) {
   struct stat st {};
   return at.access.group && ::fstatat(at.dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -61,29 +61,30 @@ Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ti
   for (int tries = 0; !fd; ++tries) {
     if (::mkfifoat(at.dir, name.c_str(), at.access.file_mode()) == 0) {
       fd = Fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
-      if (!fd && errno == EACCES)  // a umask that forbids even its owner
+      if (!fd && errno == EACCES)  // the umask forbids even the owner
         if (const Fd held = hold_made(at.dir, name, S_IFIFO);
             held && set_mode(held.get(), at.access.file_mode()))
           fd = Fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
-      // ENOENT: this state was deleted meanwhile, and a contender of its successor has removed what
-      // was not yet open.
+      // ENOENT: this state was deleted meanwhile, and a contender of its successor removed our
+      // FIFO, which was not open yet.
       if (fd || (errno == ENOENT && tries < 3)) continue;
       break;
     }
     if (errno != EEXIST || tries == 3) return fail_errno("create", path(), errno);
     const auto found = probe(at, ticket);
     if (!found && !without_rights(at, name)) return fail(found.error());
-    // Interleaving 5: the state was deleted, and this is of a contender of its successor that has
-    // not opened it yet. So it may go only if the state is in its place when it was found dead:
-    // whoever finds none later sees this name, and gives no contender its number.
+    // Interleaving 5: the state was deleted, and this FIFO belongs to a contender of its successor
+    // that has not opened it yet. So it may be removed only if the state was in its place when the
+    // FIFO was found dead: whoever finds no state later sees this name, and gives its number to
+    // nobody.
     if ((found && found->life == Probe::Life::alive) || !state_is_at(at))
       return std::optional<Lifeline>{};
     if (::unlinkat(at.dir, name.c_str(), 0) && errno != ENOENT)
       return fail_errno("remove", path(), errno);
   }
-  // In a shared directory another member may have replaced it since: so the open file is checked,
-  // and gets its mode by the descriptor. Under the lock of the state no process uses a FIFO that is
-  // not in the state, so this may come after creation.
+  // In a shared directory another member may have replaced it since. So check the open file, and
+  // set its mode by the descriptor. Under the lock of the state no process uses a FIFO that the
+  // state does not list, so this may come after the creation.
   Result<void> good = fd ? Result<void>{} : fail_errno("create", path(), errno);
   if (good && at.access.group)
     if (const auto alone = fifo_alone(fd.get(), path()); !alone) good = fail(alone.error());
@@ -94,8 +95,8 @@ Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ti
   return fail(good.error());
 }
 
-// It may be dead at this moment, and a process that watches it may have been woken. Both are judged
-// only under the lock of the state, by the facts at that time; opening it makes it alive again, for
+// The FIFO may be dead now, and a process that watches it may have been woken. Both are judged only
+// under the lock of the state, by the facts at that time. Opening it makes it alive again, for
 // exactly the record that it belongs to.
 Result<std::optional<Lifeline>> Lifeline::rejoin(const Place& at, std::uint64_t ticket) {
   const std::string name = fifo_name(ticket);
@@ -135,10 +136,10 @@ void Lifeline::drain() const noexcept {
   while (fd_ && ::read(fd_.get(), sink, sizeof sink) == static_cast<ssize_t>(sizeof sink)) {}
 }
 
-// Interleaving 3: the state is deleted before we are here, and its successor takes us for a holder,
-// because we live. So we die first, and the name goes only if the state is still there: whoever
-// finds none later sees us dead. Else the name stays, and shows to those who wait for that holder
-// that it has ended. (Without it they would wait until it is forced.)
+// Interleaving 3: the state is deleted before we get here, and its successor takes us for a holder,
+// because we live. So we die first, and remove the name only if the state is still there: whoever
+// finds no state later sees us dead. Otherwise the name stays, and shows those who wait for that
+// holder that it has ended. (Without the name they would wait until it is forced.)
 void Lifeline::drop(const Place& at) noexcept {
   const std::string name = is_at(at) ? fifo_name(ticket_) : std::string{};
   drop();
@@ -176,7 +177,7 @@ void knock(const std::vector<Fd>& doors) noexcept {
   bool broken = false;
   for (const Fd& door : doors) broken |= ::write(door.get(), "!", 1) < 0 && errno == EPIPE;
   const timespec now{};
-  // ours: must not be seen by others
+  // it is ours; others must not see it
   if (broken && !was_pending) ::sigtimedwait(&pipe_only, nullptr, &now);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A FIFO named by a ticket: a contender's proof of life, mailbox and watch in one object.
+// A FIFO named by a ticket: a contender's proof of life, its mailbox and what others watch, in one
+// object.
 //
-// Its owner has it open O_RDWR. Other processes open it O_WRONLY|O_NONBLOCK: ENXIO proves that the
-// owner is dead; success gives a descriptor that reports POLLERR once the last reader is gone, and
-// one byte written to it wakes the owner. The proof belongs to the open file description, so a
-// process with a duplicate (the guard) keeps it up. No pid is ever used.
+// Its owner has it open O_RDWR. Other processes open it O_WRONLY|O_NONBLOCK. ENXIO proves that the
+// owner is dead. Success gives a descriptor that reports POLLERR once the last reader is gone; one
+// byte written to it wakes the owner. The proof belongs to the open file description, so a process
+// with a duplicate (the guard) keeps it up. No pid is ever used.
 //
-// Names are never reused for another FIFO: a process still watching the old one would take its end
-// for the death of the new owner. Only the owner of a record may open its existing FIFO again
+// Names are never reused for another FIFO: a process that still watches the old one would take its
+// end for the death of the new owner. Only the owner of a record may open its existing FIFO again
 // (rejoin), and only under the lock of the state.
 #pragma once
 #include <sys/types.h>
@@ -20,20 +21,20 @@
 namespace dlock::file {
 
 std::string fifo_name(std::uint64_t ticket);
-// nothing: not such a name
+// nothing: not the name of a lifeline
 std::optional<std::uint64_t> ticket_of(std::string_view fifo_name) noexcept;
 
-// The directory of a key, as open now.
+// The directory of a key, as it is open now.
 struct Place {
   int dir;
-  unsigned epoch;  // changes when it had to be opened again: it may be another directory then
+  unsigned epoch;  // changes when the directory had to be opened again: it may be another one then
   const Access& access;
   std::string_view path;
-  dev_t device;  // of the state file, as open now
+  dev_t device;  // of the state file that is open now
   ino_t inode;   // 0: none
 };
 
-// False: that state was deleted, replaced or renamed. Its successor decides what the names are for.
+// False: the state was deleted, replaced or renamed. Its successor decides what the names mean.
 bool state_is_at(const Place&) noexcept;
 
 class Lifeline {
@@ -42,11 +43,11 @@ class Lifeline {
   Lifeline(Lifeline&& other) noexcept = default;
   Lifeline& operator=(Lifeline&& other) noexcept = default;
 
-  // Under the lock of the state. A dead FIFO of that name is replaced: its maker ended before it
-  // could commit the ticket. nullopt: a living one is there, unknown to the state, or the state is
-  // not in its place any more.
+  // Call it under the lock of the state. A dead FIFO with that name is replaced: its maker ended
+  // before it could commit the ticket. nullopt: a living FIFO, unknown to the state, has the name;
+  // or the state is no longer in its place.
   static Result<std::optional<Lifeline>> make(const Place&, std::uint64_t ticket);
-  // Under the lock of the state. nullopt: there is none.
+  // Call it under the lock of the state. nullopt: there is no such FIFO.
   static Result<std::optional<Lifeline>> rejoin(const Place&, std::uint64_t ticket);
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
@@ -57,31 +58,32 @@ class Lifeline {
   bool is_at(const Place&) noexcept;
   void drain() const noexcept;
 
-  // Ends our proof of life and removes its name, unless the state is gone: see the interleaving.
+  // Ends our proof of life and removes its name, unless the state is gone: see interleaving 3.
   void drop(const Place&) noexcept;
-  void drop() noexcept;  // leaves the name, so that others find it dead
+  void drop() noexcept;  // keeps the name, so that others find it dead
 
  private:
   Lifeline(std::uint64_t ticket, unsigned epoch, Fd fd)
       : ticket_(ticket), epoch_(epoch), fd_(std::move(fd)) {}
 
   std::uint64_t ticket_ = 0;
-  unsigned epoch_ = 0;  // of the place where it was last seen
+  unsigned epoch_ = 0;  // epoch of the place where it was last seen
   Fd fd_{};
 };
 
 struct Probe {
   // missing: its name was deleted, which proves nothing
   enum class Life { alive, dead, missing } life;
-  Fd fd{};  // alive: to watch and to notify
+  Fd fd{};  // if alive: to watch it and to notify its owner
 };
-// An Error is our own problem (descriptors, permission), no death.
+// An Error is our own problem (descriptors, permission), not a death.
 Result<Probe> probe(const Place&, std::uint64_t ticket);
 
-bool ended(int watched_fd) noexcept;  // POLLERR on a descriptor of probe(): the same proof as ENXIO
+// POLLERR on a descriptor of probe() is the same proof as ENXIO
+bool ended(int watched_fd) noexcept;
 
-// One byte for each. A process that has just died does no harm (SIGPIPE), and a full mailbox was
-// notified already.
+// Writes one byte to each. A process that has just died does no harm (SIGPIPE), and the owner of a
+// full mailbox was notified already.
 void knock(const std::vector<Fd>& doors) noexcept;
 
 }  // namespace dlock::file

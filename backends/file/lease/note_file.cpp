@@ -44,7 +44,7 @@ bool give_rights(int file, const Access& access) {
          ::fchmod(file, access.file_mode()) == 0;
 }
 
-// What another member of the group has planted makes way, a directory too.
+// Removes what another member of the group has planted, even a directory.
 void clear_away(const Place& place, const std::string& name) {
   if (::unlinkat(place.dir, name.c_str(), 0) == 0 || errno != EISDIR) return;
   const std::string aside = ".old." + Owner::random().hex();
@@ -53,7 +53,8 @@ void clear_away(const Place& place, const std::string& name) {
 }
 
 Result<void> write(const Place& place, const char* name, const std::string& text) {
-  // A fixed name for each state, whose lock we have: one that was deleted may still be locked, too.
+  // Each state has a temporary name of its own, under the lock that we have. A state that was
+  // deleted may still be locked, too.
   const std::string path = note_path(place, name),
                     made = fmt::format("{}.new.{}", name, place.inode);
   const Access& access = place.access;
@@ -62,7 +63,7 @@ Result<void> write(const Place& place, const char* name, const std::string& text
                     access.file_mode());
   };
   Fd file(create());
-  if (!file && errno == EEXIST) {  // left by one that was killed
+  if (!file && errno == EEXIST) {  // a killed process left it
     clear_away(place, made);
     file = Fd(create());
   }
@@ -76,7 +77,7 @@ Result<void> write(const Place& place, const char* name, const std::string& text
     return put();
   };
   const bool written = unwritten == 0 && ::fsync(file.get()) == 0;
-  // of another holder, that of a successor of our state, is not replaced
+  // the note of another holder, of our state's successor, must not be replaced
   const bool deleted = written && !state_is_at(place);
   if (!written || deleted || !put_anyway() || ::fsync(place.dir)) {
     const int why = unwritten != 0 ? unwritten : errno;
@@ -89,7 +90,8 @@ Result<void> write(const Place& place, const char* name, const std::string& text
   return {};
 }
 
-// "<magic> N...\n", complete. False: other content.
+// The text is "<magic> N...
+// ", and complete. False: it is other content.
 template <class... Number>
 bool parse(std::string_view text, std::string_view magic, Number&... numbers) {
   if (!text.starts_with(magic)) return false;
@@ -141,7 +143,7 @@ Result<void> write_revoked(const Place& place, std::uint64_t newest_token) {
 }
 
 std::optional<LastRun> read_last_run(const Place& place) {
-  constexpr int tries = 3;  // it may be read while it is being written
+  constexpr int tries = 3;  // another process may write it meanwhile
   for (int i = 0; i < tries; ++i) {
     const auto text = read(place, "last");
     if (!text || !*text || !(*text)->starts_with(last_run_magic)) return std::nullopt;
@@ -158,7 +160,7 @@ std::optional<LastRun> read_last_run(const Place& place) {
 
 namespace {
 
-// One that is not ours to write is replaced.
+// A file that we may not write is replaced.
 Fd open_last_run(const Place& place) {
   const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   Fd file(::openat(place.dir, "last", flags));
@@ -174,14 +176,15 @@ Fd open_last_run(const Place& place) {
 
 }  // namespace
 
-// Without reason and command, which may be long. What is behind the line was of a longer one.
+// Leaves out reason and command, which may be long. Bytes after the line belonged to a longer
+// record.
 void write_last_run(const Place& place, const LastRun& run) {
   LastRun shorter = run;
   shorter.who.reason.clear();
   shorter.who.command.clear();
   const std::string line =
       fmt::format("{}{} {}\n", last_run_magic, shorter.text(' '), shorter.token);
-  // A write that fails or is cut leaves the old record, or none that can be read.
+  // A write that fails or is cut leaves the old record, or an unreadable one.
   const Fd file = open_last_run(place);
   if (!file) return;
   [[maybe_unused]] const ssize_t n = ::pwrite(file.get(), line.data(), line.size(), 0);

@@ -24,7 +24,7 @@
 
 namespace dlock::file {
 
-// nullopt: there is none. Errc::protocol: cannot be read safely.
+// nullopt: there is none. Errc::protocol: it cannot be read safely.
 Result<std::optional<Start>> read_start(const Place&);
 Result<void> write_start(const Place&, const Start&);  // on the disk when it returns
 Result<void> forget_start(const Place&);
@@ -33,10 +33,10 @@ Result<std::optional<std::uint64_t>> read_revoked(const Place&);
 Result<void> write_revoked(const Place&, std::uint64_t newest_token);
 void forget_revoked(const Place&) noexcept;
 
-// Nothing: there is none, or it cannot be read; it is only shown to people.
+// Nothing: there is none, or it is unreadable. Only people read it.
 std::optional<LastRun> read_last_run(const Place&);
-// Not on the disk when it returns: a machine that loses its power may lose it. A failure is
-// ignored, as the release that it comes with must not depend on it.
+// It may not be on the disk yet when this returns, so a power cut may lose it. A failure is
+// ignored: the release that it comes with must not depend on it.
 void write_last_run(const Place&, const LastRun&);
 
 }  // namespace dlock::file

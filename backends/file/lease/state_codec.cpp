@@ -51,7 +51,7 @@ void put_mode(std::string& out, Mode mode) {
   out += static_cast<char>(mode);
   out += ' ';
 }
-// Identity::encode() is one printable word; other content must not make a line of its own.
+// Identity::encode() is one printable word. Any other content must not make a line of its own.
 void put_who(std::string& out, const std::string& who) {
   const bool plain =
       std::all_of(who.begin(), who.end(), [](char c) { return c > ' ' && c < 0x7f; });
@@ -69,7 +69,7 @@ void put_waiter(std::string& out, const LockState::Waiter& w) {
   put(out, w.invited);
   put_who(out, w.meta);
 }
-// behind its "W"
+// after its "W"
 LockState::Waiter read_waiter(RecordReader& in) {
   LockState::Waiter w;
   w.owner = in.owner();
@@ -81,7 +81,7 @@ LockState::Waiter read_waiter(RecordReader& in) {
   w.meta = in.who();
   return w;
 }
-// behind the words before: the last of its line
+// the last number of its line
 std::uint64_t last_number(RecordReader& in, std::uint64_t most) {
   return in.number<std::uint64_t>(most, '\n');
 }
@@ -93,7 +93,7 @@ Header parse_header(std::string_view text) noexcept {
   if (text.find_first_not_of('\0') == text.npos) return h;
   h.kind = Header::Kind::damaged;
   if (!text.starts_with(magic)) {
-    // cut off, as no layout of more digits is
+    // cut off: a layout with more digits cannot begin so
     if (text.starts_with(magic.substr(0, magic.size() - 1)) && text.size() >= magic.size() &&
         text[magic.size() - 1] == '\0')
       return h;
@@ -118,7 +118,7 @@ std::string_view layout_of(std::string_view header) noexcept {
 
 std::uint64_t checksum(std::string_view body, std::uint64_t seq) noexcept {
   // Eight bytes at a time: xor, multiply by an odd constant, fold the high half down. It detects
-  // cut and mixed writes; it is no protection against a user who may write to the file.
+  // cut and mixed writes. It does not protect against a user who may write to the file.
   constexpr std::uint64_t odd = 0x9FB21C651E98DF25u;
   std::uint64_t sum = (seq + 1) * odd ^ body.size();
   for (; body.size() >= 8; body.remove_prefix(8)) {

@@ -30,8 +30,8 @@
 
 namespace dlock::file {
 
-// Where the waiters are that are not lines of the slot: they came after all that are, and none of
-// them is invited. Empty: there are none.
+// Where the waiters are that are not lines of the slot. They came after all waiters of the slot,
+// and none of them is invited. Empty: there are none.
 struct Tail {
   std::uint64_t begin = 0, end = 0;  // bytes of the tail
   std::uint64_t lines = 0;           // in there
@@ -42,10 +42,10 @@ struct Tail {
 
 struct KeyRecord {
   LockState state;   // its waiters: the first ones, until the tail is loaded
-  std::string boot;  // of the machine or container that wrote it
+  std::string boot;  // the boot of the machine or container that wrote it
   std::string key;   // the full one
   Tail tail;
-  // a new waiter behind a tail that is not loaded
+  // a new waiter after a tail that is not loaded
   std::optional<LockState::Waiter> joins{};
 };
 
@@ -60,25 +60,25 @@ struct Header {
   Micros overdue = never;
 };
 
-// `text`: the readable part of the first header_size bytes of a slot. Empty: nothing, or only
-// zeros.
+// `text`: the readable part of the first header_size bytes of a slot. Empty: it has nothing, or
+// only zeros.
 Header parse_header(std::string_view text) noexcept;
 
-// The digits behind "dlock" in a header of another version.
+// The digits after "dlock" in a header of another version.
 std::string_view layout_of(std::string_view header) noexcept;
 
-// Header and body, in place of `out`, whose memory is reused. Of the waiters only the first
+// Writes header and body into `out`, and reuses its memory. Of the waiters it writes the first
 // `in_slot`; `tail` says where the others are.
 void encode(const KeyRecord&, std::size_t in_slot, const Tail& tail, std::uint64_t seq,
             std::string& out);
 
 std::uint64_t checksum(std::string_view body, std::uint64_t seq) noexcept;
 
-// Nothing: a line or a field is not of this version.
+// Nothing: a line or field is not of this version.
 std::optional<KeyRecord> decode(std::string_view body);
 
 void encode_tail_line(const LockState::Waiter&, std::string& out);  // appends
-// Takes the first line off `text`. Nothing: it is cut, or not as it was written.
+// Takes the first line off `text`. Nothing: the line is cut, or not as it was written.
 std::optional<LockState::Waiter> parse_tail_line(std::string_view& text);
 
 }  // namespace dlock::file

@@ -13,7 +13,7 @@ namespace dlock::file {
 namespace {
 
 constexpr std::size_t first_read = 4096;
-constexpr std::size_t reserved = 4096;  // of each slot at least (reserve)
+constexpr std::size_t reserved = 4096;  // reserved for each slot at least (reserve())
 
 off_t offset(std::uint64_t seq) noexcept { return static_cast<off_t>(seq % 2) * slot_size; }
 
@@ -45,14 +45,14 @@ const std::string& boot_id() {
     const bool good =
         file && ::read(file.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text);
     return new std::string(good ? std::string(text, sizeof text)
-                                // lives to the end: no destructor at exit
+                                // lives to the end of the process: no destructor runs at exit
                                 : std::string("unknown"));
   }();
   return *id;
 }
 
 bool changed_in_this_boot(const timespec& changed, Micros wall_now, Micros boottime_now) noexcept {
-  constexpr Micros leeway = 60'000'000;  // the wall clock may have been changed slightly since
+  constexpr Micros leeway = 60'000'000;  // the wall clock may have changed a little since
   return Micros{changed.tv_sec} * 1'000'000 + changed.tv_nsec / 1000 >
          wall_now - boottime_now - leeway;
 }
@@ -76,7 +76,7 @@ Result<void> fits_under_limit(const std::string& path, std::uint64_t needed) {
 // False: absent.
 Result<bool> StateFile::open(Make make) {
   for (int tries = 1;; ++tries) {
-    bool vanished = false;  // it was deleted, with its directory perhaps, between two steps
+    bool vanished = false;  // the file, and perhaps its directory, was deleted between two steps
     auto opened = open_once(make, vanished);
     if (opened || !vanished || tries == 10) return opened;
   }
@@ -84,8 +84,8 @@ Result<bool> StateFile::open(Make make) {
 
 Result<bool> StateFile::open_once(Make make, bool& vanished) {
   close();
-  // Every other change goes behind 1 MiB: with a limit below that a grant could be written but not
-  // its release.
+  // Every other change is written behind 1 MiB. With a lower limit a grant could be written, but
+  // not its release.
   if (make == Make::all) TRY_VOID(fits_under_limit(path_, slot_size + reserved));
   TRY(opened, where_.open_key(name_, make == Make::all));
   if (!opened.dir) return false;
@@ -108,7 +108,7 @@ Result<bool> StateFile::open_once(Make make, bool& vanished) {
   }
   if (!file && errno == EACCES && make != Make::nothing && !opened.access.group &&
       ::fchmodat(opened.dir.get(), "state", 0600, AT_SYMLINK_NOFOLLOW) == 0)
-    file = try_open(0);  // made under a umask that forbids even its owner
+    file = try_open(0);  // it was made under a umask that forbids even its owner
   if (!file && errno == ELOOP)
     return fail(Errc::denied, fmt::format("{}: is a symbolic link, which dlock does not follow",
                                           printable(path_)));
@@ -134,8 +134,7 @@ Result<bool> StateFile::open_once(Make make, bool& vanished) {
   return true;
 }
 
-// Whether the path leads to the open file: a lock on a file that was deleted or replaced does not
-// exclude.
+// Whether the path leads to the open file: a lock on a deleted or replaced file does not exclude.
 Result<bool> StateFile::in_place() const {
   auto dir = where_.leads_to(name_, dir_stat_);
   if (!dir || !*dir) return dir;
@@ -155,7 +154,7 @@ StateFile::Slot StateFile::read_slot(int slot) {
   return {parse_header(text.substr(0, header_size)), text};
 }
 
-// Into body_. False: torn, or being written at this moment.
+// Reads into body_. False: torn, or being written at this moment.
 bool StateFile::read_body(int slot, const Slot& s) {
   const std::size_t length = s.header.length;
   if (length > static_cast<std::size_t>(slot_size) - header_size) return false;
@@ -172,7 +171,7 @@ bool StateFile::read_body(int slot, const Slot& s) {
   return checksum(body_, s.header.seq) == s.header.checksum;
 }
 
-// The newest valid slot. `torn`: none is valid, though there is data.
+// The newest valid slot. `torn`: there are data, but no slot is valid.
 Result<StateFile::Loaded> StateFile::newest(bool& torn) {
   const Slot slots[2] = {read_slot(0), read_slot(1)};
   const auto kind = [&](int i) { return slots[i].header.kind; };
@@ -200,14 +199,14 @@ Result<StateFile::Loaded> StateFile::newest(bool& torn) {
   loaded_.clear();
   next_ticket_ = 1;
   seq_ = 0;
-  // The very first transition was cut: it never happened.
+  // The very first transition was cut off, so it never happened.
   const bool first_cut = kind(0) == Header::Kind::empty &&
                          (kind(1) == Header::Kind::empty || slots[1].header.seq == 1);
   torn = !first_cut;
   return Loaded{{}, true};
 }
 
-// The record of body_.
+// The record in body_.
 std::optional<KeyRecord> StateFile::decoded() {
   auto record = decode(body_);
   loaded_.clear();
@@ -216,8 +215,8 @@ std::optional<KeyRecord> StateFile::decoded() {
   return record;
 }
 
-// What is not as it was written: an error, unless it comes from a crash of the machine. A slot that
-// names this boot was written in it, however the wall clock has been set since.
+// Content that is not as it was written is an error, unless it comes from a crash of the machine. A
+// slot that names this boot was written in it, however the wall clock has been set since.
 Result<void> StateFile::tolerate_damage() const {
   struct stat st {};
   if (::fstat(file_.get(), &st)) return fail_errno("read", path_, errno);
@@ -265,11 +264,11 @@ Result<std::optional<KeyRecord>> StateFile::peek(Depth depth) {
     if (loaded.fresh && !torn) return std::nullopt;
     if (!torn && (depth == Depth::holders || read_tail(loaded.record, tail_size, true)))
       return std::move(loaded.record);
-    // Both slots, or lines of the tail, change only if there are two writes during one read.
+    // Both slots, or lines of the tail, can change only if there are two writes during one read.
     const timespec nap{0, 100'000};
     ::nanosleep(&nap, nullptr);
   }
-  TRY(loaded, load());  // usually it reports what is damaged
+  TRY(loaded, load());  // load() usually reports what is damaged
   if (loaded.fresh) return std::nullopt;
   if (depth == Depth::waiters) TRY_VOID(load_tail(loaded.record));
   return std::move(loaded.record);
@@ -294,17 +293,18 @@ bool StateFile::needs_check(Micros now) const noexcept {
 std::uint64_t StateFile::newest_change() const noexcept { return newest_header().seq; }
 
 // ---- writing -----------------------------------------------------------------------------------
-// So that the next transitions, above all a release, need no space, nor the turns of all who wait.
+// Reserves space, so that the next transitions, above all a release, and the turns of all waiters
+// need no more.
 Result<void> StateFile::reserve(const KeyRecord& record, bool tail) const {
   const std::size_t most = std::min<std::size_t>(most_in_slot(record, limits_, tail),
                                                  static_cast<std::size_t>(slot_size));
-  if (seq_ != 0 && most <= reserved) return {};  // it was, with the first transition
+  if (seq_ != 0 && most <= reserved) return {};  // the first transition reserved it
   const auto size = static_cast<off_t>(std::max(most, reserved));
   for (const std::uint64_t slot : {0u, 1u})
     if (::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, offset(slot), size) &&
         (errno == ENOSPC || errno == EDQUOT))
       return fail_errno("write", path_, errno);
-  return {};  // a filesystem that cannot reserve is no reason to refuse
+  return {};  // a filesystem that cannot reserve space is no reason to refuse
 }
 
 Result<void> StateFile::commit(const KeyRecord& record) {
@@ -320,12 +320,12 @@ Result<void> StateFile::commit(const KeyRecord& record) {
   if (buffer_.size() > static_cast<std::size_t>(slot_size) || next.tail.end > tail_size)
     return fail(Errc::unavailable,
                 fmt::format("{}: too many waiters for this key", printable(path_)));
-  // one that joins behind the tail was reckoned with
+  // the space for a waiter that joins after the tail was reserved before
   if (seq_ == 0 || (joined && !record.joins)) TRY_VOID(reserve(record, !next.tail.empty()));
   TRY_VOID(write_tail(next));
   const ssize_t n = pwrite_all(file_.get(), buffer_, offset(seq_ + 1));
   if (n < 0) return fail_errno("write", path_, errno);
-  // a torn slot, not in force
+  // a torn slot that is not in force
   if (static_cast<std::size_t>(n) != buffer_.size()) return fail_errno("write", path_, ENOSPC);
   ++seq_;
   body_.assign(body);

@@ -2,10 +2,10 @@
 // The file `state` in the directory of one key: a KeyRecord in two slots, changed under a short
 // flock(2).
 //
-// A transition is one pwrite of the slot that is not in force; the newest slot with a valid
+// A transition is one pwrite of the slot that is not in force. The newest slot with a valid
 // checksum is in force. So a process killed at any moment leaves the state before or after its
 // transition, never between. There is no fsync: after a power cut the state may be older, and the
-// wall clock keeps the tokens rising. Behind the slots is the tail of a long queue (tail.hpp).
+// wall clock keeps the tokens rising. The tail of a long queue (tail.hpp) comes after the slots.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -18,24 +18,24 @@
 
 namespace dlock::file {
 
-// The patience of a single try (-n), at most.
+// The most patience of a single try (-n).
 inline constexpr Duration one_try{1'000'000};
-// A state that was locked for so long is worth the name of the process that locks it.
+// If the state was locked for this long, messages name the process that locks it.
 inline constexpr Duration named_after{200'000};
 
 // what lock() may create: nothing; the file in a directory that exists; both
 enum class Make { nothing, state, all };
 
-// Where its parts are: the slots at 0 and 1 MiB, the tail behind them. The file is sparse, unused
-// space costs nothing.
+// The slots are at 0 and 1 MiB, and the tail follows them. The file is sparse: unused space costs
+// nothing.
 inline constexpr off_t slot_size = 1 << 20;
 inline constexpr off_t tail_at = 2 * slot_size;
 
-// As pread(2) and pwrite(2), again after a signal.
+// pread(2) and pwrite(2), repeated after a signal.
 ssize_t pread_all(int fd, char* to, std::size_t size, off_t at) noexcept;
 ssize_t pwrite_all(int fd, std::string_view text, off_t at) noexcept;
 
-// Whether a file may become so large (ulimit -f).
+// Whether a file may grow to this size (ulimit -f).
 Result<void> fits_under_limit(const std::string& path, std::uint64_t needed);
 
 class StateFile {
@@ -51,54 +51,55 @@ class StateFile {
   StateFile& operator=(const StateFile&) = delete;
 
   enum class Locking { locked, absent, interrupted };
-  // Takes the lock, in at most `patience`; then Errc::unavailable, because its owner is frozen.
+  // Takes the lock within `patience`; then Errc::unavailable, because the lock's owner is frozen.
   // Locked: the path leads to the locked file. `interrupt_fd`: readable ends the wait; -1: none.
   Result<Locking> lock(Make, Duration patience, int interrupt_fd);
-  // Of a lock that was not taken, for people. `since`: " for 5000 ms" or empty; with `name` the
-  // process, from the kernel's list of locks.
+  // Says, for people, why the lock was not taken. `since`: " for 5000 ms" or empty. `name`: name
+  // the process, from the kernel's list of locks.
   std::string locked_by_another(std::string_view since, bool name) const;
   void unlock() noexcept;
 
-  // The record in force; fresh: there is none yet, or it was deleted. Errc::protocol: cannot be
+  // The record in force. fresh: there is none yet, or it was deleted. Errc::protocol: it cannot be
   // read safely. Only while locked.
   struct Loaded {
     KeyRecord record;
     bool fresh = false;
   };
   Result<Loaded> load();
-  // Adds the waiters of the tail to those of the slot. May be called again.
+  // Adds the waiters of the tail to those of the slot. It may be called again.
   Result<void> load_tail(KeyRecord&);
-  // Whether a new waiter may join as record.joins, behind a tail that is not loaded, because it has
-  // to wait for one of the first waiters: the ticket of the last one in the tail. Nothing:
-  // load_tail first.
+  // Returns the ticket of the tail's last waiter if a new waiter may join as record.joins, after a
+  // tail that is not loaded, because it must wait for one of the first waiters. Nothing: call
+  // load_tail() first.
   std::optional<std::uint64_t> last_in_tail(const KeyRecord&, Micros now) const;
-  // LockState::invite, with as many waiters of the tail, and then record.joins, as it concerns.
-  // Afterwards at least the first waiter is known.
+  // Does LockState::invite() for as many waiters of the tail, and then record.joins, as it
+  // concerns. Afterwards at least the first waiter is known.
   Result<std::vector<std::uint64_t>> invite(KeyRecord&, Micros now, Micros claim);
-  // The record of the last load().
+  // Reads the record of the last load() again.
   Result<Loaded> reload();
 
-  // Replaces the record. Only while locked and loaded; waiters may have been added to the state
-  // only if all are loaded. Writes nothing if nothing has changed.
+  // Replaces the record; writes nothing if nothing has changed. Only while locked and loaded.
+  // Waiters may have been added to the state only if all are loaded.
   Result<void> commit(const KeyRecord&);
-  // False: the file was deleted, replaced or renamed meanwhile, the commit does not count. Costs
-  // one system call.
+  // False: the file was deleted, replaced or renamed meanwhile, and the commit does not count.
+  // Costs one system call.
   bool still_linked() const noexcept;
 
-  // The record in force without the lock; absent or still empty: nullopt. Creates nothing.
+  // Reads the record in force without the lock. nullopt: it is absent or still empty. Creates
+  // nothing.
   enum class Depth { holders, waiters };
   Result<std::optional<KeyRecord>> peek(Depth);
-  // Without the lock: whether an invited waiter has let its time pass, or the file is not in its
-  // place any more. It may say yes too often, and no wrongly only for a short time.
+  // Looks without the lock: an invited waiter has let its time pass, or the file is no longer in
+  // its place. It may return true too often, and be wrong with false only for a short time.
   bool needs_check(Micros now) const noexcept;
-  // Without the lock: the number of the newest change; 0: unknown.
+  // The number of the newest change, read without the lock; 0: unknown.
   std::uint64_t newest_change() const noexcept;
 
-  // Valid until the next call that may open something; dir is -1 before the first.
+  // Valid until the next call that may open something. dir is -1 before the first.
   Place place() const noexcept {
     return {dir_.get(), epoch_, access_, dir_path_, device_, file_ ? inode_ : 0};
   }
-  // The directory, whatever is in there; none: it does not exist.
+  // Opens the directory, whatever is in it. None: it does not exist.
   Result<Opened> open_dir() const { return where_.open_key(name_, false); }
   const std::string& path() const noexcept { return path_; }
   const std::string& dir_path() const noexcept { return dir_path_; }
@@ -110,7 +111,7 @@ class StateFile {
   void close() noexcept;
   struct Slot {
     Header header;
-    std::string_view text;  // the first first_read bytes of it
+    std::string_view text;  // its first first_read bytes
   };
   Slot read_slot(int slot);
   bool read_body(int slot, const Slot&);
@@ -135,7 +136,7 @@ class StateFile {
   unsigned epoch_ = 0;
   bool locked_ = false;
   std::uint64_t seq_ = 0;                // of the slot in force; 0: none
-  std::string page_[2], body_, buffer_;  // body_: of the slot in force
+  std::string page_[2], body_, buffer_;  // body_: the body of the slot in force
   Tail tail_;                            // of the slot in force
   std::uint64_t next_ticket_ = 1;        // in the slot in force
   std::vector<TailLine> loaded_;         // of load_tail

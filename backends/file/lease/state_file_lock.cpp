@@ -15,8 +15,8 @@
 namespace dlock::file {
 namespace {
 
-// A byte behind both slots, locked as part of an open file and so independent of flock(2): the turn
-// ends with that file, however that ends.
+// Locks a byte behind both slots as part of an open file, and so independently of flock(2). The
+// turn ends with that file, however the process ends.
 bool set_turn(int fd, short type) noexcept {
   struct flock turn {};
   turn.l_type = type;
@@ -26,7 +26,7 @@ bool set_turn(int fd, short type) noexcept {
   return ::fcntl(fd, F_OFD_SETLK, &turn) == 0;
 }
 
-// The nap of a process that waits for the lock of one file.
+// The naps of a process that waits for the lock of one file.
 class Naps {
  public:
   explicit Naps(Duration patience) : patience_(patience) {}
@@ -57,19 +57,20 @@ class Naps {
 
 }  // namespace
 
-// Tries, with naps in between: flock(2) has no time limit of its own, and a process stopped inside
-// the critical section (some 20 us) must not stop us. The critical section is short, so few ever
-// nap.
+// Tries, with naps in between: flock(2) has no time limit, and a process that is stopped inside the
+// critical section (some 20 us) must not stop us. The critical section is short, so few processes
+// ever nap.
 //
-// Hundreds of processes that try every millisecond take the processors away from the lock's owner,
+// Hundreds of processes that try every millisecond take the processors away from the lock's owner
 // whenever it is about to continue, and then none makes progress. So naps grow with the wait, which
-// says how many there are: whatever their number, it is tried about four times as often as the lock
-// becomes free. But then a new contender would always be first. So one of the contenders, which has
-// the turn, tries often, and gets the next moment in which the lock is free. Which one has it is
-// random, since all naps are partly random. None is so long that only few tries would be left.
+// shows how many processes there are. Whatever their number, they try about four times as often as
+// the lock becomes free. But then a new contender would always be first. So one of the contenders,
+// which has the turn, tries often, and gets the next moment in which the lock is free. Which one
+// has the turn is random, since all naps are partly random. No nap is so long that only few tries
+// would be left.
 //
 // Interleaving 2: the process with the turn is stopped. The others lock when they wake up and find
-// the lock free, as if there was no turn.
+// the lock free, as if there were no turn.
 Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int interrupt_fd) {
   Naps naps(patience);
   for (const Deadline end = later(Clock::now(), patience);;) {
@@ -111,8 +112,8 @@ std::string StateFile::locked_by_another(std::string_view since, bool name) cons
       printable(dir_path_), since, pid ? fmt::format("process {}", *pid) : "another process");
 }
 
-// Explicitly, because a forked child may share the open file: close alone would leave the lock with
-// it.
+// Unlock explicitly: a forked child may share the open file, and close alone would leave the lock
+// with it.
 void StateFile::unlock() noexcept {
   if (locked_) ::flock(file_.get(), LOCK_UN);
   locked_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tail of a long queue, in the file.
+// Reads and writes the tail of a long queue in the file.
 #include <algorithm>
 #include <cerrno>
 #include "file/lease/state_file.hpp"
@@ -7,8 +7,8 @@
 
 namespace dlock::file {
 
-// Adds waiters of the tail to the record: `all`, which it remembers as lines that stay, or the
-// first ones, which are to become lines of the slot. False: they are not as they were written.
+// Adds waiters of the tail to the record: `all` of them, remembered as lines that stay, or the
+// first ones, which will become lines of the slot. False: they are not as they were written.
 bool StateFile::read_tail(KeyRecord& r, std::size_t most_bytes, bool all) {
   Tail& tail = r.tail;
   if (tail.empty() || !loaded_.empty()) return true;
@@ -52,7 +52,7 @@ bool StateFile::read_tail(KeyRecord& r, std::size_t most_bytes, bool all) {
   return true;
 }
 
-// The next waiters of the tail. False: there are none, or all are loaded.
+// Adds the next waiters of the tail. False: there are none, or all are loaded.
 Result<bool> StateFile::load_more(KeyRecord& r) {
   constexpr std::size_t at_once = 4096;
   if (!loaded_.empty()) return false;
@@ -92,7 +92,7 @@ std::optional<std::uint64_t> StateFile::last_in_tail(const KeyRecord& r, Micros 
   return std::nullopt;
 }
 
-// Only behind a waiter that may not run no other may.
+// Only after a waiter that may not run can no other waiter run.
 Result<std::vector<std::uint64_t>> StateFile::invite(KeyRecord& r, Micros now, Micros claim) {
   std::vector<std::uint64_t> invited;
   for (;;) {
@@ -110,7 +110,7 @@ Result<void> StateFile::load_tail(KeyRecord& r) {
   return {};
 }
 
-// A short file may have to do without a tail, as long as it has none.
+// A file with a size limit may have to do without a tail, as long as it has none.
 Written StateFile::planned(const KeyRecord& record, bool joined) const {
   Written next = plan(record, tail_, loaded_, limits_, joined);
   if (next.lines.empty() || !tail_.empty() || fits_under_limit(path_, tail_at + next.tail.end))
@@ -120,7 +120,7 @@ Written StateFile::planned(const KeyRecord& record, bool joined) const {
   return plan(record, tail_, loaded_, all, joined);
 }
 
-// Before the slot that counts it.
+// Call it before the slot that counts the tail is written.
 Result<void> StateFile::write_tail(const Written& next) const {
   if (next.lines.empty()) return {};
   TRY_VOID(fits_under_limit(path_, tail_at + next.tail.end));

@@ -7,8 +7,8 @@ namespace {
 
 using Waiters = std::vector<LockState::Waiter>;
 
-// What a line of the tail can say. A ticket out of order is no work of dlock's; such a record stays
-// in the slot, as it was found.
+// Whether a line of the tail can express the waiter. A ticket out of order is not dlock's work;
+// such a record stays in the slot, as it was found.
 bool fits_tail(const LockState& s, std::size_t i) noexcept {
   const auto& w = s.waiters[i];
   return !w.invited && w.live_until == never && w.ticket < s.next_ticket &&
@@ -21,7 +21,7 @@ std::size_t waiters_in_slot(const LockState& s, std::span<const TailLine> loaded
   std::size_t n = 0;
   if (loaded.empty()) {
     for (std::size_t bytes = 0; n < all.size() && has_room(n, bytes, limits); ++n) {
-      constexpr std::size_t fixed = 70;  // about what a line is without its last field
+      constexpr std::size_t fixed = 70;  // about the size of a line without its last field
       bytes += fixed + all[n].meta.size();
     }
   } else {
@@ -32,7 +32,7 @@ std::size_t waiters_in_slot(const LockState& s, std::span<const TailLine> loaded
   return n;
 }
 
-// Where no line is that the slot in force counts.
+// A place without lines that the slot in force counts.
 std::uint64_t free_place(const Tail& in_force, std::size_t size) noexcept {
   return in_force.empty() || size <= in_force.begin ? 0 : in_force.end;
 }
@@ -50,7 +50,7 @@ bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits& limits)
   return waiters == 0 || (waiters < limits.waiters && bytes < limits.bytes);
 }
 
-// Free space before the lines is used by writing them again there.
+// Free space before the lines is used by writing the lines again there.
 bool has_room(const Tail& in_force, const QueueLimits& limits) noexcept {
   return in_force.begin <= limits.free + 2 * (in_force.end - in_force.begin);
 }
@@ -72,7 +72,7 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
   w.in_slot = waiters_in_slot(record.state, loaded, limits);
   if (w.in_slot == all.size()) return w;
 
-  // The lines that stay, from the first to the last; what is between them is gone.
+  // Keep the lines from the first to the last that stay; those in between are gone.
   std::size_t next = w.in_slot, kept = 0;
   for (const TailLine& line : loaded) {
     if (next < all.size() && all[next].ticket == line.ticket) {
@@ -95,11 +95,11 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
   return w;
 }
 
-// Readers and permits may all become lines of the slot at once; of the exclusive waiters only the
-// one that is invited, and those that are taken from the tail then.
+// Readers and permits may all become lines of the slot at once. Of the exclusive waiters only the
+// invited one does, and those taken from the tail then.
 std::size_t most_in_slot(const KeyRecord& record, const QueueLimits& limits, bool tail) noexcept {
   constexpr std::size_t head = 256, number = 12;
-  constexpr std::size_t fixed = 140;  // of a line, without its last field
+  constexpr std::size_t fixed = 140;  // the size of a line without its last field
   std::size_t exclusive = 0, others = 0, longest = longest_identity + fixed;
   for (const auto& h : record.state.holders) others += fixed + h.meta.size();
   for (const auto& w : record.state.waiters) {

@@ -27,13 +27,13 @@
 
 namespace dlock::file {
 
-// Others than these are for tests.
+// Only tests use other limits.
 struct QueueLimits {
-  // what a slot takes from the tail at once: more are in it only if they are invited
+  // how much a slot takes from the tail at once; it has more waiters only if they are invited
   std::size_t waiters = 16, bytes = 2048;
-  // lines are written again when so many in between are gone
+  // lines are written again when so many of them are gone
   std::size_t gone = 64;
-  // ... or when so much space before them is free
+  // ... or when there is so much free space before them
   std::uint64_t free = 64 << 10;
 };
 
@@ -43,30 +43,30 @@ struct TailLine {
   std::uint64_t ticket, begin, end;
 };
 
-// What is written for a state.
+// What to write for a state.
 struct Written {
-  std::size_t in_slot = 0;  // so many of its waiters
+  std::size_t in_slot = 0;  // the number of its waiters in the slot
   Tail tail;                // says where the others are
   std::uint64_t at = 0;     // `lines` have to be there first
   std::string lines;
 };
 
-// `in_force`: the tail of the slot in force. `loaded`: the lines whose waiters are loaded; none,
-// though record.tail has some: those stay as they are, and record.joins comes behind them.
-// `joined`: there is a new waiter. Only then
-// do waiters of the slot become lines: a hand-off, which takes more of them into the slot than it
-// may need, puts none back, as there may be no space for it (a full disk).
+// `in_force`: the tail of the slot in force. `loaded`: the lines whose waiters are loaded. If none
+// is loaded although record.tail has some, those stay as they are, and record.joins comes after
+// them. `joined`: there is a new waiter; only then do waiters of the slot become lines. A hand-off
+// takes more waiters into the slot than it may need, and puts none back, because there may be no
+// space for them (a full disk).
 Written plan(const KeyRecord& record, const Tail& in_force, std::span<const TailLine> loaded,
              const QueueLimits&, bool joined);
 
-// Whether a waiter may join behind a tail that is not loaded: its lines need not be written again.
+// Whether a waiter may join after a tail that is not loaded: its lines need not be written again.
 bool has_room(const Tail& in_force, const QueueLimits&) noexcept;
 
-// The most bytes of a slot while those who now hold or wait get their turns, with no new waiter, or
-// with more exclusive ones behind a tail.
+// The most bytes that a slot needs while the present holders and waiters get their turns, with no
+// new waiter, or with more exclusive ones after a tail.
 std::size_t most_in_slot(const KeyRecord&, const QueueLimits&, bool tail) noexcept;
 
-// Whether a slot that has `waiters` of `bytes` takes another.
+// Whether a slot that has `waiters` of `bytes` in size takes another waiter.
 bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits&) noexcept;
 
 }  // namespace dlock::file
