@@ -83,7 +83,7 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
 std::string still_runs(const HolderView& h, bool freed) {
   const std::string job =
       h.who.host.empty() ? "its job" : fmt::format("its job on {}", printable(h.who.host));
-  if (!freed) return fmt::format("told to let go; the lock is free when {} has ended", job);
+  if (!freed) return fmt::format("asked to release; the lock is free when {} has ended", job);
   const std::string may = h.remaining
                               ? fmt::format("may run up to {} more",
                                             format_duration(std::chrono::ceil<std::chrono::seconds>(
@@ -155,7 +155,7 @@ Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, con
       if (!view) return fail(view.error());
       if (!holds)
         return fail(Errc::unavailable,
-                    fmt::format("release: {}: the store has forgotten the grant with token {}: "
+                    fmt::format("release: {}: the store has lost the grant with token {}: "
                                 "whether its job has ended is unknown",
                                 printable(key.text()), newest));
       line.clear();
@@ -209,9 +209,10 @@ Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
   if (!deaf) return {};
   const bool by_handle =
       deaf->who.kept_by == Identity::KeptBy::nobody && !is_min_hold_remainder(**view, *deaf);
-  return fail(Errc::usage, fmt::format("release: --revoke: nobody listens for {}: {}; use {}{}",
-                                       printable(key.text()), why,
-                                       by_handle ? "its --handle, or " : "", force_options(*deaf)));
+  return fail(Errc::usage,
+              fmt::format("release: --revoke: no process would read a request for {}: {}; use {}{}",
+                          printable(key.text()), why, by_handle ? "its --handle, or " : "",
+                          force_options(*deaf)));
 }
 
 Result<run::Outcome> not_held(const Options& o, std::string_view key,

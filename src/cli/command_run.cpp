@@ -140,8 +140,8 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
     line(all, "starts",
          fmt::format("at most one per {}, noted before the command starts{}{}",
                      plan.once_per->described(),
-                     plan.until_success ? "; one that failed does not count" : "",
-                     plan.again ? "; this one although it ran (--again)" : ""));
+                     plan.until_success ? "; a failed run does not count" : "",
+                     plan.again ? "; this run starts all the same (--again)" : ""));
   if (plan.max_run > 0us)
     line(all, "longest run",
          fmt::format("{}, then the job is ended (status 124)", format_duration(plan.max_run)));

@@ -24,7 +24,7 @@ std::int64_t millis(Deadline from, Deadline to) { return (to - from) / 1ms; }
 std::string consequence(const OnLost& o) {
   if (o.what == OnLost::Do::signal)
     return fmt::format("the command was sent signal {} and goes on (--on-lost)", o.signal);
-  if (o.what == OnLost::Do::exec) return "the command goes on; the one of --on-lost was started";
+  if (o.what == OnLost::Do::exec) return "the command goes on; the --on-lost command was started";
   return "the command is being ended";
 }
 

@@ -128,7 +128,7 @@ Result<void> write(const std::string& path, const Key& key, bool begins, const F
   };
   struct stat there {};
   if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
-    return failed("it is no regular file");
+    return failed("it is not a regular file");
   // The name does not match *.prom: the collector must not read it.
   const std::string name = path + ".tmp";
   const Fd draft = open_draft(name);

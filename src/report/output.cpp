@@ -166,7 +166,7 @@ std::string Output::started_ahead_line(Duration ahead, Record record) const {
   return fmt::format(
       "{} was started in the future by the store's clock ({} ahead){}; not again (--once-per {})",
       key(), format_duration(ahead),
-      record == Record::corrected ? ", which from now on counts as a start of now" : "",
+      record == Record::corrected ? ", so it counts as a start at this moment" : "",
       plan_.once_per->described());
 }
 

@@ -68,7 +68,7 @@ bool Keeper::note_start(const Lease& lease) {
     finish(event::WaitEnded{status, busy, why});
     return false;
   };
-  Error error{Errc::unavailable, "others note starts all the time"};
+  Error error{Errc::unavailable, "other runs keep noting starts"};
   for (int tries = 0; tries < most_tries_to_record; ++tries) {
     const auto known = twice([&] { return backend_->starts(lease.key); });
     if (!known) {

@@ -249,7 +249,7 @@ Result<Progress> SeveralWaiter::give_up_all(Waiting lost) {
   waiter_.reset();
   release_taken();
   if (!request_.wait) return Progress{Busy{std::nullopt, std::move(lost.why), lost.sent_at}};
-  lost.why += "; all of the keys are taken anew";
+  lost.why += "; all keys are requested again";
   return Progress{std::move(lost)};
 }
 

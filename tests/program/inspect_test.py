@@ -188,7 +188,8 @@ class View(Case):
         """Neither revoke nor kill is proposed, and --revoke is 64."""
         self.acquired("--key", "k")
         self.assertView(["force .*"], ["revoke ", "kill "], "k")
-        self.refused(64, "nobody listens for k: ", "release", "--key", "k", "--revoke")
+        self.refused(64, "no process would read a request for k: ",
+                     "release", "--key", "k", "--revoke")
         self.refused(64, "use its --handle, or --force --token ", "release", "--key", "k",
                      "--revoke", "--wait", "1s")
         # One of them does: both are asked.

@@ -204,7 +204,7 @@ class Metrics(Case):
         os.mkfifo("fifo")
         os.mkdir("dir")
         for file in "long", "link", "fifo", "dir", "/dev/null":
-            why = "File too large" if file == "long" else "it is no regular file"
+            why = "File too large" if file == "long" else "it is not a regular file"
             done = self.key("--metrics-file", file, "--", "sh", "-c", "exit 3", wanted=3)
             self.assertEqual(f"dlock: --metrics-file '{file}': not updated: {why}\n", done.err)
         self.assertEqual(("mine\n", "target", 2000000),

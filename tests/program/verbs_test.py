@@ -288,7 +288,7 @@ class Revoke(Case):
         within("it was asked", lambda: "was asked to stop" in self.dlock("inspect", "k").out)
         self.program("sh", "-c", "rm -r locks/k*")
         waits.end(69)
-        self.assertRegex(waits.err, "k: the store has forgotten the grant with token [0-9]*: "
+        self.assertRegex(waits.err, "k: the store has lost the grant with token [0-9]*: "
                          "whether its job has ended is unknown")
         held.send(signal.SIGKILL).end(-9)
 

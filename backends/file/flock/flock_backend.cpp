@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view records_name = ".dlock";
 constexpr std::string_view was_told =
-    "the holder was told to let go (release --force), and the lock ends with its job";
+    "the holder was asked to release (release --force), and the lock ends with its job";
 constexpr std::string_view of_a_stranger =
     "another program locked the file, and the lock ends when that program unlocks it or ends";
 

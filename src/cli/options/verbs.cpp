@@ -31,7 +31,9 @@ constexpr VerbInfo table[] = {
      "[OPTION...] K [--handle H | --revoke | --force --token N | --force --yes]",
      "release the lock",
      "Releases the lock K that the handle holds. --force removes another holder: the one with "
-     "--token N, or all with --yes. It does not stop their work; --revoke asks them to.",
+     "--token N, or all with --yes. --force does not stop a holder's work; --revoke asks the "
+     "holder "
+     "to stop.",
      "dlock release deploy --handle \"$h\""},
     {Verb::check, "check", "[OPTION...] SEQUENCER | K --token N | K --handle H | --key K",
      "is this grant still in force?",
@@ -39,25 +41,29 @@ constexpr VerbInfo table[] = {
      "dlock check \"$DLOCK_SEQUENCER\" && mv out.tmp out"},
     {Verb::fence, "fence", "[OPTION...] --state FILE --token N -- COMMAND [ARG...]",
      "run COMMAND unless a newer token was seen",
-     "Runs COMMAND only if N is not older than the newest token that FILE has seen, and notes N "
-     "before. Calls for the same FILE run one after the other. So a holder that was frozen, and "
-     "has lost its lock since, changes nothing any more.",
+     "Runs COMMAND only if N is not older than the newest token in FILE, and writes N to FILE "
+     "first. Calls for the same FILE run one after the other. So a holder that was frozen, and has "
+     "lost its lock since, can change nothing.",
      "dlock fence --state /var/lib/site.fence --token \"$DLOCK_TOKEN\" -- deploy"},
     {Verb::inspect, "inspect", "[OPTION...] [K | PATTERN]", "show holders and waiters",
      "Shows one key, the keys that match a PATTERN of the shell ('svc-*'), or every key of the "
-     "backend. ASKED tells when the holder asked for the lock, by the clock of its host; AGE how "
-     "long it has held it, where the store keeps that; LEASE is the time left until the lock ends "
-     "without a renewal.",
+     "backend. ASKED is when the holder asked for the lock, by the clock of its host. AGE is how "
+     "long "
+     "it has held the lock, if the store records that. LEASE is the time until the lock ends "
+     "without "
+     "a renewal.",
      "dlock inspect nightly"},
     {Verb::bench, "bench", "[OPTION...]", "measure and compare backends and recipes",
-     "Measures how fast locks are taken and handed on, with many clients, on every backend named "
-     "by -b and every recipe named by --recipe, and watches that no two of them ever hold the same "
-     "lock: then it says FAIL and exits with 1. It removes what it wrote.",
+     "Measures with many clients how fast locks are taken and handed on, for every backend (-b) "
+     "and "
+     "recipe (--recipe) given. It checks that no two clients ever hold the same lock; otherwise it "
+     "prints FAIL and exits with 1. It removes what it wrote.",
      "dlock bench -b file: -b redis://lock1 --scenario handoff"},
     {Verb::config, "config", "[OPTION...]", "show every value and where it comes from",
      "Prints every option that a variable or a configuration file can set: first those that are "
-     "set, each with its value and where that comes from; then in comments the others with their "
-     "defaults, by the commands that read them. Asks no backend.",
+     "set, with value and source; then the others, as comments with their defaults, by the "
+     "commands "
+     "that read them. Sends no request to a backend.",
      "dlock config --profile batch"},
 };
 

@@ -16,7 +16,7 @@ class Killed(parts.Case):
                          r"[0-9msh]+ by itself$")
         self.assertNotRegex(seen, "(?m)^(revoke|kill) ")
         said = self.tell("release", *store, "--key", "k", "--revoke", wanted=[64])
-        self.assertIn("nobody listens for k: the dlock of ", said)
+        self.assertIn("no process would read a request for k: the dlock of ", said)
 
 
 class Foreign(parts.Case):
@@ -72,7 +72,7 @@ class Foreign(parts.Case):
         self.paste(proposed["force"])
         proposed = self.proposals(*store)
         self.assertEqual(list(proposed), ["kill", "end"])
-        self.assertIn("was told to let go (release --force)", proposed["end"])
+        self.assertIn("was asked to release (release --force)", proposed["end"])
         with open(self.dir + "/go", "w"):
             run.end(123)
 
@@ -109,7 +109,8 @@ class Foreign(parts.Case):
         self.another("env", "ETCDCTL_API=3", "etcdctl", "--endpoints=http://" + server.host,
                      "lock", "k", "--", "sh", "-c", "echo held; exec sleep 600")
         said = self.tell("release", *store, "--key", "k", "--revoke", "--wait", "1s", wanted=[64])
-        self.assertRegex(said, "nobody listens for k: no dlock is recorded as its holder; use "
+        self.assertRegex(said, "no process would read a request for k: "
+                               "no dlock is recorded as its holder; use "
                          "--force --token [0-9]+$")
         self.force_ends_it(store)
 

@@ -168,7 +168,7 @@ TEST_CASE("what --min-hold left is removed by force alone") {
 TEST_CASE("of several holders the first that can be removed is") {
   HolderView told = of_a_run(), other = of_a_run();
   told.token = 5;
-  told.stays_because = "the holder was told to let go";
+  told.stays_because = "the holder was asked to release";
   const Proposed p = proposed(held_by({told, other}), "flock");
   INFO(p.all);
   CHECK(p.words == "kill force ");
