@@ -14,15 +14,15 @@ inline run::Outcome ended(int status) {
   return o;
 }
 
-Result<run::Outcome> command_run(const Options&);
-Result<run::Outcome> command_acquire(const Options&);
-Result<run::Outcome> command_renew(const Options&);
-Result<run::Outcome> command_release(const Options&);
-Result<run::Outcome> command_check(const Options&);
-Result<run::Outcome> command_fence(const Options&);
-Result<run::Outcome> command_inspect(const Options&);
-Result<run::Outcome> command_bench(const Options&);
-Result<run::Outcome> command_config(const Options&);
+Result<run::Outcome> command_run(const RunCommandOptions&);
+Result<run::Outcome> command_acquire(const AcquireOptions&);
+Result<run::Outcome> command_renew(const GrantOptions&);
+Result<run::Outcome> command_release(const ReleaseOptions&);
+Result<run::Outcome> command_check(const GrantOptions&);
+Result<run::Outcome> command_fence(const FenceOptions&);
+Result<run::Outcome> command_inspect(const InspectOptions&);
+Result<run::Outcome> command_bench(const BenchOptions&);
+Result<run::Outcome> command_config(const ConfigOptions&);
 
 // Runs the whole command line (argv[0] is dlock) and prints errors. Only main() calls it.
 run::Outcome command_line(int argc, char** argv);

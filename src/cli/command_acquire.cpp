@@ -49,7 +49,7 @@ Result<Fd> open_caller(std::optional<int> pid) {
 
 }  // namespace
 
-Result<run::Outcome> command_acquire(const Options& o) {
+Result<run::Outcome> command_acquire(const AcquireOptions& o) {
   TRY(store, choose_store(o));
   const bool outlives = store.traits->detached;
   if (!o.hold && !o.keep && !outlives)
@@ -62,7 +62,8 @@ Result<run::Outcome> command_acquire(const Options& o) {
   if (auto r = stdout_usable(); !r)
     return fail(r.error().code,
                 fmt::format("acquire: {}: the handle could not be printed", r.error().message));
-  TRY(plan, plan_taking(o, store));
+  const auto keeping = o.hold ? Keeping::dlock : o.keep ? Keeping::keeper : Keeping::nobody;
+  TRY(plan, plan_taking(o, store, keeping));
 
   // Nobody could renew or release with a handle that was not printed. So dlock releases the lock on
   // the connection that acquired it and exits with 125. If the release fails too, a message says

@@ -30,7 +30,8 @@ bool loopback(const Url& url) {
   });
 }
 
-bench::Target target_of(Store store, const Options& o, std::string backend, std::size_t number) {
+bench::Target target_of(Store store, const BenchOptions& o, std::string backend,
+                        std::size_t number) {
   std::erase_if(store.url.items, [](const auto& item) { return item.first == "prefix"; });
   store.url.items.emplace_back("prefix", o.prefix);
   bench::Target t;
@@ -47,7 +48,7 @@ bench::Target target_of(Store store, const Options& o, std::string backend, std:
 }
 
 // Makes one target for each backend and recipe. `all` stands for every recipe of the backend.
-Result<std::vector<bench::Target>> targets_of(const Options& o) {
+Result<std::vector<bench::Target>> targets_of(const BenchOptions& o) {
   std::vector<bench::Target> targets;
   std::vector<std::pair<std::string_view, unsigned>> families;  // with the number of backends
   std::vector<std::string_view> used;                           // recipes of at least one backend
@@ -55,7 +56,7 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
   const auto& urls = o.backends;
   const std::vector<std::string_view> usual{o.backend};
   for (const std::string_view text : urls.empty() ? usual : urls) {
-    Options one = o;
+    StoreOptions one = o;
     one.backend = text;
     one.recipe = {};
     TRY(store, choose_store(one));
@@ -176,7 +177,7 @@ class Page {
   Page& operator=(const Page&) = delete;
 
   // Call it directly after the page was made.
-  Result<void> opened(const Options& o) const {
+  Result<void> opened(const BenchOptions& o) const {
     if (path_.empty()) return {};
     const char* const why = errno == ENXIO ? "this FIFO has no reader" : std::strerror(errno);
     if (!file_)
@@ -203,7 +204,7 @@ class Page {
   bool existed_ = false, written_ = false;
 };
 
-Result<bench::Plan> plan_of(const Options& o) {
+Result<bench::Plan> plan_of(const BenchOptions& o) {
   bench::Plan p;
   static_cast<bench::Measurement&>(p) = o;
   if (p.scenarios.empty()) p.scenarios = {bench::Scenario::uncontended, bench::Scenario::handoff};

@@ -35,7 +35,7 @@ Result<Validity> check_one(const Key& key, const GrantId& grant, Backend& backen
 
 }  // namespace
 
-Result<run::Outcome> command_check(const Options& o) {
+Result<run::Outcome> command_check(const GrantOptions& o) {
   TRY(trace, Trace::open(o.trace));
   TRY(opened, open_store(o));
   TRY(keys, parse_keys(o));

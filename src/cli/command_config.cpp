@@ -74,7 +74,7 @@ std::string names_of(Verbs wanted) {
 // Returns every option that a file may set, as TOML: first the options that are set, with value and
 // source; then the others as comments with their defaults, those of the most commands first.
 // Passwords in URLs are redacted; no secret file is read.
-std::string config_text(const Options& o) {
+std::string config_text(const ConfigOptions& o) {
   std::string text;
   std::map<Verbs, std::string> unset;  // by the commands that read the option
   if (!o.backend_required_by.empty())
@@ -100,7 +100,7 @@ std::string config_text(const Options& o) {
 }
 
 // Returns config_text() and facts for a bug report, without secrets. Sends no request to a store.
-std::string debug_report(const Options& o) {
+std::string debug_report(const ConfigOptions& o) {
   std::string text = version_text();
   utsname host{};
   if (::uname(&host) == 0)
@@ -127,7 +127,7 @@ std::string debug_report(const Options& o) {
 
 }  // namespace
 
-Result<run::Outcome> command_config(const Options& o) {
+Result<run::Outcome> command_config(const ConfigOptions& o) {
   TRY_VOID(put(o.report ? debug_report(o) : config_text(o)));
   return ended(status_ok);
 }

@@ -7,7 +7,7 @@
 
 namespace dlock::cli {
 
-Result<run::Outcome> command_fence(const Options& o) {
+Result<run::Outcome> command_fence(const FenceOptions& o) {
   const std::string path(o.state);
   auto name = Key::parse(path.substr(path.rfind('/') + 1));  // the key's name in messages
   if (!name)

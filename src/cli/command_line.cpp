@@ -98,15 +98,21 @@ run::Outcome about_itself(int argc, char** argv) {
                                           quoted(argv[name == "help" ? 3 : 2]), instead)});
 }
 
-// In the order of enum Verb.
-constexpr Result<run::Outcome> (*commands[])(const Options&) = {
-    command_run,   command_acquire, command_renew, command_release, command_check,
-    command_fence, command_inspect, command_bench, command_config};
-
 Result<run::Outcome> dispatch(const Options& o) {
   if (o.explain || (o.verb != Verb::run && o.verb != Verb::acquire && o.verb != Verb::fence))
     fill_closed_descriptors();
-  return commands[static_cast<std::size_t>(o.verb)](o);
+  switch (o.verb) {
+    case Verb::run: return command_run(o);
+    case Verb::acquire: return command_acquire(o);
+    case Verb::renew: return command_renew(o);
+    case Verb::release: return command_release(o);
+    case Verb::check: return command_check(o);
+    case Verb::fence: return command_fence(o);
+    case Verb::inspect: return command_inspect(o);
+    case Verb::bench: return command_bench(o);
+    case Verb::config: break;
+  }
+  return command_config(o);
 }
 
 run::Outcome command(int argc, char** argv, Options& options) {

@@ -93,7 +93,7 @@ std::string still_runs(const HolderView& h, bool freed) {
 }
 
 // Removes holders and says what they may still do, from a view taken just before.
-Result<Released> force(const Options& o, const OpenStore& opened, const Key& key,
+Result<Released> force(const ReleaseOptions& o, const OpenStore& opened, const Key& key,
                        std::optional<FencingToken> token, const View& before) {
   auto removed = opened.backend->force_release(key, token);
   if (!removed || *removed != Released::yes || o.quiet || !before || !*before) return removed;
@@ -130,11 +130,11 @@ std::string still_holds(const HolderView& h, const Key& key, Duration waited) {
 // Waits until no revoked holder has the key. When the time is over: 75, or 69 if the last request
 // got no answer, or if there is no holder but the store has lost its grants since. `revoked`: the
 // holders before the request.
-Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, const Key& key,
+Result<run::Outcome> wait_for_end(const ReleaseOptions& o, const OpenStore& opened, const Key& key,
                                   std::vector<FencingToken> revoked, Deadline began,
                                   run::WaitLine& line) {
   const bool keeps_fence = opened.store.traits->keeps_last_run;
-  const Deadline end = later(began, *o.wait);
+  const Deadline end = later(began, *o.revoke_wait);
   for (Duration pause = first_pause;; pause = std::min(pause * 2, last_pause)) {
     const auto view = opened.backend->inspect(key);
     if (!view && !retryable(view.error().code)) return fail(view.error());
@@ -159,14 +159,14 @@ Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, con
                                 "whether its job has ended is unknown",
                                 printable(key.text()), newest));
       line.clear();
-      if (!o.quiet) say(still_holds(*holds, key, *o.wait));
+      if (!o.quiet) say(still_holds(*holds, key, *o.revoke_wait));
       return ended(status_busy);
     }
     if ((holds || !view) && !o.quiet && line.due(now)) {
       const auto waited =
           std::chrono::floor<std::chrono::duration<std::int64_t, std::deci>>(now - began);
       line.show({holds ? still_holds(*holds, key, waited) : view.error().message,
-                 "up to " + format_duration(*o.wait)});
+                 "up to " + format_duration(*o.revoke_wait)});
       line.mark_shown(now);
     }
     wait_until({}, std::min(end, later(Clock::now(), pause)));
@@ -174,7 +174,7 @@ Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, con
 }
 
 // Releases one key: with the handle, unless --force or --revoke was given.
-Result<Released> give_back(const Options& o, const OpenStore& opened, const Trace& trace,
+Result<Released> give_back(const ReleaseOptions& o, const OpenStore& opened, const Trace& trace,
                            const Key& key, const Handle* handle,
                            std::optional<FencingToken> token) {
   Traced what{.request = o.force    ? "force_release"
@@ -215,7 +215,7 @@ Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
                           force_options(*deaf)));
 }
 
-Result<run::Outcome> not_held(const Options& o, std::string_view key,
+Result<run::Outcome> not_held(const ReleaseOptions& o, std::string_view key,
                               std::optional<FencingToken> token) {
   if (o.if_held) return ended(status_ok);
   if (!o.quiet) {
@@ -230,7 +230,7 @@ Result<run::Outcome> not_held(const Options& o, std::string_view key,
 
 }  // namespace
 
-Result<run::Outcome> command_release(const Options& o) {
+Result<run::Outcome> command_release(const ReleaseOptions& o) {
   TRY(keys, parse_keys(o));
   TRY(trace, Trace::open(o.trace));
   TRY(opened, open_store(o));
@@ -263,7 +263,7 @@ Result<run::Outcome> command_release(const Options& o) {
       if (tokens.empty()) outcome = ended(status_busy);
     }
     std::vector<HolderView> asked;
-    if (o.revoke && o.wait) {
+    if (o.revoke && o.revoke_wait) {
       TRY(view, opened.backend->inspect(key));
       auto& tokens_now = revoked.emplace_back();
       asked = holders_in(view);
@@ -280,7 +280,7 @@ Result<run::Outcome> command_release(const Options& o) {
       for (const HolderView& h : asked) say_asked(key, h);
     }
   }
-  if (!o.revoke || !o.wait) return outcome;
+  if (!o.revoke || !o.revoke_wait) return outcome;
   using Style = run::WaitLine::Style;
   const Style style = !o.log_json && can_redraw(STDERR_FILENO) ? Style::redrawn : Style::repeated;
   run::WaitLine line(style, began, put_on_stderr, say);

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-Result<run::Outcome> not_held(const Options& o, const Key& key, std::string_view why) {
+Result<run::Outcome> not_held(const GrantOptions& o, const Key& key, std::string_view why) {
   if (!o.quiet)
     say(fmt::format("{} is not held by this handle: {}", printable(key.text()), printable(why)));
   return ended(status_busy);
@@ -21,7 +21,7 @@ Result<run::Outcome> not_held(const Options& o, const Key& key, std::string_view
 
 }  // namespace
 
-Result<run::Outcome> command_renew(const Options& o) {
+Result<run::Outcome> command_renew(const GrantOptions& o) {
   TRY(keys, parse_keys(o));
   TRY(opened, open_store(o));
   TRY_VOID(long_enough(o, opened.store));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <cerrno>
@@ -15,8 +16,10 @@
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
+#include "run/environment.hpp"
 #include "run/run.hpp"
 #include "util/fd.hpp"
+#include "util/shell.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -123,7 +126,7 @@ void attached(Lines& text, bool releases) {
 
 // `run --explain`: prints when things would happen, and what the recipe guarantees and does not.
 // Opens the backend to learn its address; sends it no request.
-Result<void> explain(const Options& o, const Store& store, const run::Plan& plan) {
+Result<void> explain(const RunCommandOptions& o, const Store& store, const run::Plan& plan) {
   Settings settings;
   settings.op_timeout = plan.timing.op_timeout;
   settings.connect_timeout = plan.connect_timeout;
@@ -160,8 +163,86 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   return put(o.json ? json_text(all, plan) : text);
 }
 
+// The command line for people to read, quoted for a shell.
+std::string command_line_of(const RunCommandOptions& o) {
+  if (o.shell_command) return std::string(*o.shell_command);
+  std::string text;
+  for (char* const* word = o.command; word && *word; ++word) {
+    constexpr std::string_view plain =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./=:,@%+";
+    const std::string_view w = *word;
+    const bool is_plain = !w.empty() && w.find_first_not_of(plain) == w.npos;
+    text.append(text.empty() ? "" : " ").append(is_plain ? std::string(w) : shell_quoted(w));
+  }
+  constexpr std::size_t longest = 500;
+  if (text.size() > longest) text.resize(longest);
+  return text;
+}
+
+// Also true for a lock directory with two paths.
+bool is_same_place(const std::string& place, const Store& store) {
+  if (place == place_of(store)) return true;
+  const auto other = Url::parse(place);
+  struct stat one {
+  }, two{};
+  return other && other->scheme == "file" && store.url.scheme == "file" &&
+         other->item("prefix") == store.url.item("prefix") && other->path.starts_with('/') &&
+         ::stat(other->path.c_str(), &one) == 0 && ::stat(store.url.path.c_str(), &two) == 0 &&
+         one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
+// Returns a warning if a grant is on another backend; empty: none is.
+std::string elsewhere(const std::vector<InheritedGrant>& grants, const Store& store) {
+  for (const InheritedGrant& outer : grants)
+    if (!outer.place.empty() && !is_same_place(outer.place, store))
+      return fmt::format(
+          "the dlock around this one holds '{}' on {}, and this one asks {}: two backends know "
+          "nothing of each other (-q hides this)",
+          printable(outer.lease.key.text()), printable(outer.place), place_of(store));
+  return {};
+}
+
+// Checks that the variables for the job fit. Tokens and numbers that are not known yet count with
+// the most digits they can have.
+Result<void> fits_into_environment(const run::Plan& p) {
+  constexpr std::size_t longest = 128 * 1024;  // of one variable (execve(2))
+  constexpr pid_t largest_pid = 1 << 22;
+  if (p.more_keys.empty() && p.inherited.empty()) return {};
+  std::vector<Lease> leases;
+  std::vector<Key> keys{p.request.key};
+  keys.insert(keys.end(), p.more_keys.begin(), p.more_keys.end());
+  for (const Key& key : keys) {
+    leases.push_back({key, p.request.owner, p.request.mode});
+    leases.back().token = UINT64_MAX;
+    leases.back().slot = p.request.limit;
+  }
+  const std::string changes = run::job_environment(p, leases, largest_pid);
+  for (std::string_view rest = changes; !rest.empty();) {
+    const std::string_view variable = next_part(rest, '\0');
+    if (variable.size() < longest) continue;
+    return fail(Errc::usage,
+                fmt::format("run: --key: {} needs {} bytes for these keys and those of the runs "
+                            "around this one, and a variable has at most {}; use fewer or shorter "
+                            "keys, or --no-env",
+                            variable.substr(0, variable.find('=')), variable.size(), longest - 1));
+  }
+  return {};
+}
+
+// Adds what the job finds, and what it makes known about itself.
+Result<void> add_job(run::Plan& p, const RunCommandOptions& o, const Store& store) {
+  p.publish_id = p.publish_environment = !o.no_env;
+  if (o.publish_command) p.request.identity.command = command_line_of(o);
+  if (o.no_reentrant || p.handle) return {};
+  p.inherited = run::inherited_grants();
+  if (const std::string warning = elsewhere(p.inherited, store);
+      !warning.empty() && !o.quiet && !o.explain)
+    say_warning(fmt::format("run: {}", warning));
+  return fits_into_environment(p);
+}
+
 // Returns a pidfd of the process that --watch-pid names. Errc::usage: there is no such process.
-Result<Fd> open_watched(const Options& o) {
+Result<Fd> open_watched(const RunCommandOptions& o) {
   if (!o.watch_pid) return Fd{};
   Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, *o.watch_pid, 0)));
   if (fd) return fd;
@@ -173,9 +254,10 @@ Result<Fd> open_watched(const Options& o) {
 
 }  // namespace
 
-Result<run::Outcome> command_run(const Options& o) {
+Result<run::Outcome> command_run(const RunCommandOptions& o) {
   TRY(store, choose_store(o));
-  TRY(plan, plan_taking(o, store));
+  TRY(plan, plan_taking(o, store, Keeping::dlock));
+  TRY_VOID(add_job(plan, o, store));
   TRY(watched, open_watched(o));
   plan.watched = watched.get();
   if (o.explain) {

@@ -77,7 +77,7 @@ const char* question(const Options& o) {
 
 }  // namespace
 
-Result<Handle> require_handle(const Options& o, const Store& s) {
+Result<Handle> require_handle(const GrantOptions& o, const Store& s) {
   if (o.handle) {
     TRY(h, from_option(*o.handle));
     if (!of(h, s))

@@ -16,7 +16,7 @@ namespace dlock::cli {
 // Returns the handle of --handle (literal, - or @FILE), or of DLOCK_HANDLE if it belongs to this
 // store. A handle is a secret: no message repeats it. Errc::usage: there is none; Errc::config: a
 // file is unreadable or contains no handle.
-Result<Handle> require_handle(const Options&, const Store&);
+Result<Handle> require_handle(const GrantOptions&, const Store&);
 
 // Some locks can be renewed and released only by the process behind `acquire --keep`. The `extra`
 // field of their handles names its socket. keeper_extra() is called in that process and returns the

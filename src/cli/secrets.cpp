@@ -67,7 +67,7 @@ bool counts(const Given& g, const Url& url) {
 }
 
 // Priority: flag, variable, table of a file.
-const Given* value_for(const Options& o, std::string_view option, const Url& url) {
+const Given* value_for(const StoreOptions& o, std::string_view option, const Url& url) {
   for (const Given& g : o.values)
     if (g.option->name == option && counts(g, url)) return &g;
   return nullptr;
@@ -98,7 +98,7 @@ SecretFiles extract_secret_files(Url& url) {
   return files;
 }
 
-Result<void> all_useful(const Options& o, std::span<const Store> stores) {
+Result<void> all_useful(const StoreOptions& o, std::span<const Store> stores) {
   for (const Store& s : stores)
     for (const auto& [kind, item, file] :
          {std::tuple{&kinds[0], "password_file", &s.files.password},
@@ -128,7 +128,7 @@ Result<void> all_useful(const Options& o, std::span<const Store> stores) {
   return {};
 }
 
-Result<Secrets> find_secrets(const Options& o, const Store& store) {
+Result<Secrets> find_secrets(const StoreOptions& o, const Store& store) {
   Secrets s;
   if (!store.factory->access) return s;
   const Url& url = store.url;
@@ -182,7 +182,7 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
   return s;
 }
 
-std::string unused_secrets(const Options& o, const Url& url) {
+std::string unused_secrets(const StoreOptions& o, const Url& url) {
   std::string text;
   for (const Given& g : o.values) {
     if (!kind_of(g.option->name) || g.off || counts(g, url)) continue;
@@ -193,7 +193,7 @@ std::string unused_secrets(const Options& o, const Url& url) {
   return text.empty() ? text : fmt::format("not used for {}: {}", url.redacted(), text);
 }
 
-std::string unused_secrets(const Options& o) {
+std::string unused_secrets(const StoreOptions& o) {
   auto url = parse_backend(o.backend);
   if (!url) return {};
   (void)extract_secret_files(*url);

@@ -24,17 +24,17 @@ struct Store;
 
 // Refuses a secret that none of these backends can use, unless all are file stores, which need
 // none. Errc::usage, or Errc::config for a variable or a file.
-Result<void> all_useful(const Options&, std::span<const Store>);
+Result<void> all_useful(const StoreOptions&, std::span<const Store>);
 
 // Returns the secrets that the URL's backend can use. Password: --password-file, then the URL's
 // item, then the URL's password (left empty here), then DLOCK_PASSWORD, then password-file of the
 // environment or a configuration file. Sentinels' password: the URL's item, then
 // DLOCK_SENTINEL_PASSWORD. ZooKeeper's credentials: in the same order as the password. Errc::usage
 // or Errc::config: a file is unreadable, or others may read it.
-Result<Secrets> find_secrets(const Options&, const Store&);
+Result<Secrets> find_secrets(const StoreOptions&, const Store&);
 
 // Names the secrets of tables for other servers than this one; empty: there are none.
-std::string unused_secrets(const Options&, const Url&);
-std::string unused_secrets(const Options&);  // for the backend in use
+std::string unused_secrets(const StoreOptions&, const Url&);
+std::string unused_secrets(const StoreOptions&);  // for the backend in use
 
 }  // namespace dlock::cli

@@ -18,21 +18,21 @@ namespace {
 
 using namespace std::chrono_literals;
 
-void warn(const Options& o, const Store& s) {
+void warn(const StoreOptions& o, const Store& s) {
   const auto about_url = [&](std::string_view text) {
     if (!text.empty()) say_warning(fmt::format("{}: {}", s.called, text));
   };
   // No warning in cron's mail, line by line, and none about a variable, which is harder to see.
   if (!s.url.password.empty() && given_by_flag(o, "backend") &&
-      (o.doctor || ::isatty(STDERR_FILENO) != 0))
+      (given(o, "doctor") || ::isatty(STDERR_FILENO) != 0))
     about_url(fmt::format("a password in a URL is easily seen by others ({})", s.url.redacted()));
   if (s.traits->legacy)
     say_warning(
         fmt::format("{}, recipe {}: {}", s.traits->family, s.traits->recipe, s.traits->weakness));
   if (s.factory->access && (!s.url.user.empty() || !s.secrets.auth.empty()))
     about_url(s.factory->access(s.url).in_clear);
-  const bool locks =
-      !o.explain && (o.verb == Verb::run || o.verb == Verb::acquire || o.verb == Verb::bench);
+  const bool locks = !given(o, "explain") &&
+                     (o.verb == Verb::run || o.verb == Verb::acquire || o.verb == Verb::bench);
   if (s.factory->makes && given_by_flag(o, "backend"))
     about_url(s.factory->makes(s.url, *s.traits, locks));
   if (s.secrets.tls_insecure)
@@ -50,7 +50,7 @@ std::string without_password(std::string_view backend) {
 
 }  // namespace
 
-Result<Store> choose_store(const Options& o) {
+Result<Store> choose_store(const StoreOptions& o) {
   const auto wrong = [&](std::string_view option, const Error& e) {
     return fail(e.code == Errc::usage ? blame(o, option) : e.code,
                 fmt::format("{}: {}", called(o, option), e.message));
@@ -108,7 +108,7 @@ Result<std::unique_ptr<Backend>> Store::open(const Settings& s) const {
   return factory->open(url, *traits, with_secrets(s));
 }
 
-std::string store_options(const Options& o) {
+std::string store_options(const StoreOptions& o) {
   std::string text = " -b " + sh_word(without_password(o.backend));
   constexpr std::string_view in_a_file = ": ";  // the suggested command reads the file, too
   for (const auto& [name, value] :
@@ -136,7 +136,7 @@ std::string place_of(const Store& s) {
   return url.redacted();
 }
 
-Result<OpenStore> open_store(const Options& o) {
+Result<OpenStore> open_store(const StoreOptions& o) {
   TRY(store, choose_store(o));
   Settings settings;
   settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
@@ -147,14 +147,14 @@ Result<OpenStore> open_store(const Options& o) {
   return OpenStore{std::move(store), std::move(backend), store_options(o)};
 }
 
-Result<void> long_enough(const Options& o, const Store& store) {
+Result<void> long_enough(const StoreOptions& o, const Store& store) {
   if (o.ttl >= shortest_ttl || store.url.item("short_ttl") == "yes") return {};
   return fail(blame(o, "ttl"),
               fmt::format("{}: {} must be at least {} (?short_ttl=yes in the URL permits less)",
                           called(o, "ttl"), format_duration(o.ttl), format_duration(shortest_ttl)));
 }
 
-Result<std::vector<Key>> parse_keys(const Options& o) {
+Result<std::vector<Key>> parse_keys(const CommonOptions& o) {
   std::vector<Key> keys;
   for (const std::string_view text : o.keys) {
     TRY(key, Key::parse(text));

@@ -32,7 +32,7 @@ struct Store {
 
 // Chooses backend and recipe by flag, URL item, environment, default, in this order. Errc::usage or
 // Errc::config, by the source of the wrong text.
-Result<Store> choose_store(const Options&);
+Result<Store> choose_store(const StoreOptions&);
 
 // A chosen store that is open, for commands that send one request and end.
 struct OpenStore {
@@ -40,21 +40,21 @@ struct OpenStore {
   std::unique_ptr<Backend> backend;
   std::string options;  // the options that name this store in a suggested command for sh
 };
-Result<OpenStore> open_store(const Options&);
+Result<OpenStore> open_store(const StoreOptions&);
 
 // The options of this command line or of the environment that say which store is meant and how to
 // reach it, each after a space. Of secrets they contain only file names.
-std::string store_options(const Options&);
+std::string store_options(const StoreOptions&);
 
 // The place of the locks, for comparison with another dlock's: the URL with its prefix, without
 // user, secrets and items that only say how to connect.
 std::string place_of(const Store&);
 
 // Refuses a --ttl shorter than shortest_ttl, unless the URL permits it.
-Result<void> long_enough(const Options&, const Store&);
+Result<void> long_enough(const StoreOptions&, const Store&);
 
 // The keys in the given order; the option rules have checked that there is at least one.
-Result<std::vector<Key>> parse_keys(const Options&);
+Result<std::vector<Key>> parse_keys(const CommonOptions&);
 
 struct Traced {
   std::string_view request;  // "release"

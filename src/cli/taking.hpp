@@ -7,11 +7,15 @@
 
 namespace dlock::cli {
 
-// Fills in everything but the job. Errc::usage: the recipe does not support the request, or the
-// times do not fit together.
-Result<run::Plan> plan_taking(const Options&, const Store&);
+// What keeps the lock alive: this dlock, a keeper in the background, or nobody (a lease that only
+// `dlock renew` extends).
+enum class Keeping { dlock, keeper, nobody };
+
+// Fills in everything but what run alone has. Errc::usage: the recipe does not support the request,
+// or the times do not fit together.
+Result<run::Plan> plan_taking(const TakingOptions&, const Store&, Keeping);
 
 // Fills in a Plan's job and output.
-run::Plan plan_job(const Options&, Request);
+run::Plan plan_job(const TakingOptions&, Request);
 
 }  // namespace dlock::cli

@@ -43,8 +43,8 @@ class OncePer(harness.Case):
                 self.at(31536000, *words)
                 done = self.refused(75, "k was started in the future by the store's clock (",
                                     *words[1:])
-                self.assertRegex(done.err, r"\((364d23h|365d) ahead\), which from now on counts "
-                                 "as a start of now; not again")
+                self.assertRegex(done.err, r"\((364d23h|365d) ahead\), so it counts as a start "
+                                 "at this moment; not again")
                 # From then on it counts as a start at that time.
                 done = self.refused(75, "k was started", *words[1:])
                 self.assertNotIn("in the future", done.err)

@@ -25,7 +25,9 @@ struct Found {
 };
 
 // Whether one key is shown as a row of the table instead of the full view.
-bool as_row(const Options& o) { return o.csv || o.no_heading || given_by_flag(o, "columns"); }
+bool as_row(const InspectOptions& o) {
+  return o.csv || o.no_heading || given_by_flag(o, "columns");
+}
 
 bool is_taken(const KeyView& k) {
   const KeyState state = state_of(k);
@@ -49,7 +51,7 @@ std::string unread_of(const std::vector<KeyView>& keys, bool missing) {
 }
 
 // Keeps the keys that the command line asks for, in the order of --sort. The store sorts by key.
-void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
+void keep_wanted(const InspectOptions& o, std::vector<KeyView>& keys) {
   const std::string pattern(o.operand.value_or(""));
   std::erase_if(keys, [&](const KeyView& k) {
     if (o.operand && ::fnmatch(pattern.c_str(), k.key.c_str(), 0) != 0) return true;
@@ -57,8 +59,8 @@ void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
     return o.stale && !has_stale_holder(k);
   });
   const auto weight = [&](const KeyView& k) -> std::int64_t {
-    if (o.sort == Options::Sort::key) return 0;
-    if (o.sort == Options::Sort::waiters) return static_cast<std::int64_t>(k.waiters.size());
+    if (o.sort == InspectOptions::Sort::key) return 0;
+    if (o.sort == InspectOptions::Sort::waiters) return static_cast<std::int64_t>(k.waiters.size());
     if (k.holders.empty()) return -1;
     const HolderView& h = k.holders.front();
     return h.held.value_or(age(h.who).value_or(Duration{})).count();
@@ -68,7 +70,7 @@ void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
 }
 
 // The operand is a pattern only if no key has this literal name.
-Result<Found> find(const Options& o, const OpenStore& opened, const Trace& trace) {
+Result<Found> find(const InspectOptions& o, const OpenStore& opened, const Trace& trace) {
   Backend& backend = *opened.backend;
   if (o.operand) {
     TRY(key, Key::parse(*o.operand));
@@ -91,7 +93,7 @@ Result<Found> find(const Options& o, const OpenStore& opened, const Trace& trace
 
 // The full view of one key needs a second request if the recipe notes starts and the key has a
 // record.
-std::string shown(const Options& o, const OpenStore& opened, const Columns& columns,
+std::string shown(const InspectOptions& o, const OpenStore& opened, const Columns& columns,
                   const Found& found, std::size_t width = SIZE_MAX) {
   if (found.key && !o.csv && (o.json || !as_row(o))) {
     const KeyView& k = found.keys.front();
@@ -105,8 +107,8 @@ std::string shown(const Options& o, const OpenStore& opened, const Columns& colu
 }
 
 // The store cannot be reached, so the state is unknown. That is not the same as free.
-tl::unexpected<Error> unknown(const Options& o, const OpenStore& opened, const Columns& columns,
-                              const Error& e) {
+tl::unexpected<Error> unknown(const InspectOptions& o, const OpenStore& opened,
+                              const Columns& columns, const Error& e) {
   if (e.code != Errc::usage && e.code != Errc::config && !o.check) {
     std::string text;
     const auto key = Key::parse(o.operand.value_or(""));
@@ -117,7 +119,7 @@ tl::unexpected<Error> unknown(const Options& o, const OpenStore& opened, const C
   return fail(e);
 }
 
-Result<run::Outcome> once(const Options& o, const OpenStore& opened, const Trace& trace,
+Result<run::Outcome> once(const InspectOptions& o, const OpenStore& opened, const Trace& trace,
                           const Columns& columns) {
   const auto found = find(o, opened, trace);
   if (!found) return unknown(o, opened, columns, found.error());
@@ -128,7 +130,7 @@ Result<run::Outcome> once(const Options& o, const OpenStore& opened, const Trace
               fmt::format("{}: {}", printable(o.operand.value_or("inspect")), found->unread));
 }
 
-Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Trace& trace) {
+Result<run::Outcome> doctor(const InspectOptions& o, const OpenStore& opened, const Trace& trace) {
   TRY(found, trace.around({.request = "doctor"}, [&] { return opened.backend->doctor(); }));
   const Secrets& secrets = opened.store.secrets;
   for (const std::string& file :
@@ -155,14 +157,14 @@ std::string without_times(const std::vector<KeyView>& keys) {
 
 // Always returns a frame: an unreachable store may be back for the next one. Requests are not
 // traced.
-Frame frame(const Options& o, const OpenStore& opened, const Columns& columns, bool redraw) {
+Frame frame(const InspectOptions& o, const OpenStore& opened, const Columns& columns, bool redraw) {
   auto found = find(o, opened, *Trace::open({}));
   if (!found)
     return {redraw ? fmt::format("? {}\n", printable(found.error().message))
                    : json_of_unknown(o, opened, found.error()),
             "?"};
   if (found->key) found->unread.clear();  // the key's state says so already
-  Options as = o;
+  InspectOptions as = o;
   as.json = !redraw;
   std::string text = shown(as, opened, columns, *found, terminal_size(STDOUT_FILENO).columns);
   if (redraw) {
@@ -175,7 +177,7 @@ Frame frame(const Options& o, const OpenStore& opened, const Columns& columns, b
 
 }  // namespace
 
-Result<run::Outcome> command_inspect(const Options& o) {
+Result<run::Outcome> command_inspect(const InspectOptions& o) {
   TRY(columns, choose_columns(o));
   TRY(trace, Trace::open(o.trace));
   TRY(opened, open_store(o));

@@ -22,7 +22,7 @@ nlohmann::ordered_json json_of(const KeyView&);
 std::string json_of_key(const KeyView&, const OpenStore&, const Result<Starts>&);
 std::string json_of_list(const std::vector<KeyView>&, const OpenStore&, const std::string& unread);
 // The JSON for a store that did not answer. It says nothing about single keys.
-std::string json_of_unknown(const Options&, const OpenStore&, const Error&);
+std::string json_of_unknown(const CommonOptions&, const OpenStore&, const Error&);
 
 // A column of the table and of CSV.
 struct Column {
@@ -34,12 +34,12 @@ struct Column {
 };
 using Columns = std::vector<const Column*>;
 // Errc::usage, or Errc::config by the source of the name; the message lists the known columns.
-Result<Columns> choose_columns(const Options&);
+Result<Columns> choose_columns(const InspectOptions&);
 // A table for people, or with --csv for programs: RFC 3339, milliseconds, empty if absent. A table
 // wider than `width` loses columns that --columns does not name, the token first.
-std::string table_of(const std::vector<KeyView>&, const Columns&, const Options&,
+std::string table_of(const std::vector<KeyView>&, const Columns&, const InspectOptions&,
                      std::size_t width = SIZE_MAX);
-std::string table_of_unknown(const Key&, const Columns&, const Options&);
+std::string table_of_unknown(const Key&, const Columns&, const InspectOptions&);
 
 // inspect --doctor: whether a finding makes the store unfit for locks.
 bool unfit(const std::vector<Finding>&) noexcept;

@@ -136,7 +136,7 @@ std::string json_of_list(const std::vector<KeyView>& keys, const OpenStore& open
   return finished(std::move(j), opened, unread);
 }
 
-std::string json_of_unknown(const Options& o, const OpenStore& opened, const Error& error) {
+std::string json_of_unknown(const CommonOptions& o, const OpenStore& opened, const Error& error) {
   Json j;
   if (o.operand) {
     j["key"] = printable(*o.operand);

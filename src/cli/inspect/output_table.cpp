@@ -125,7 +125,7 @@ std::string summary(const std::vector<KeyView>& keys) {
 }
 
 // --columns names it.
-bool named(const Options& o, std::string_view column) {
+bool named(const InspectOptions& o, std::string_view column) {
   std::string_view names = o.columns;
   if (names.starts_with('+')) names.remove_prefix(1);
   else if (!names.empty()) return true;  // no other column is there
@@ -140,7 +140,7 @@ std::size_t widest_line(std::string_view text) {
   return widest;
 }
 
-std::string printed(std::vector<Row> rows, const Columns& columns, const Options& o) {
+std::string printed(std::vector<Row> rows, const Columns& columns, const InspectOptions& o) {
   if (!o.no_heading) rows.insert(rows.begin(), headings(columns, o.csv));
   if (!o.csv) return aligned(rows);
   std::string text;
@@ -156,7 +156,7 @@ const Column* find(std::string_view name) {
 
 }  // namespace
 
-Result<Columns> choose_columns(const Options& o) {
+Result<Columns> choose_columns(const InspectOptions& o) {
   Columns chosen;
   std::string_view names = o.columns;
   const bool add = names.starts_with('+');
@@ -181,8 +181,8 @@ Result<Columns> choose_columns(const Options& o) {
   return chosen;
 }
 
-std::string table_of(const std::vector<KeyView>& keys, const Columns& columns, const Options& o,
-                     std::size_t width) {
+std::string table_of(const std::vector<KeyView>& keys, const Columns& columns,
+                     const InspectOptions& o, std::size_t width) {
   Columns shown = columns;
   const auto table = [&] {
     std::vector<Row> rows;
@@ -199,7 +199,7 @@ std::string table_of(const std::vector<KeyView>& keys, const Columns& columns, c
   return text + (o.csv || o.no_heading ? "" : summary(keys));
 }
 
-std::string table_of_unknown(const Key& key, const Columns& columns, const Options& o) {
+std::string table_of_unknown(const Key& key, const Columns& columns, const InspectOptions& o) {
   Row row;
   for (const Column* c : columns) row.emplace_back(c->name == "KEY" ? printable(key.text()) : "?");
   return printed({row}, columns, o);

@@ -157,7 +157,7 @@ Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& fil
   return entries;
 }
 
-Result<std::vector<Entry>> read_configuration(const Options& o) {
+Result<std::vector<Entry>> read_configuration(const CommonOptions& o) {
   std::vector<ConfigFile> files;
   if (!o.config.empty()) files.push_back({std::string(o.config), true});
   if (std::string user = user_file(); !user.empty()) files.push_back({std::move(user), false});

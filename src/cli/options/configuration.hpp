@@ -33,7 +33,7 @@ bool is_secret(std::string_view option) noexcept;
 
 // Reads --config, then the user's file, then the system's. A missing file is skipped, unless
 // --config names it. TOML is parsed only if a file exists.
-Result<std::vector<Entry>> read_configuration(const Options&);
+Result<std::vector<Entry>> read_configuration(const CommonOptions&);
 
 struct ConfigFile {
   std::string path;

@@ -204,7 +204,7 @@ constexpr Option all_options[] = {
     {"wait", 'w', "D", taking | fence, G::taking, "wait at most D; 0 is one try",
      duration<&O::wait>, twin, "for ever", C::waiting},
     {"wait", 'w', "D", release, G::subject,
-     "with --revoke: wait at most D until the holder is gone", duration<&O::wait>},
+     "with --revoke: wait at most D until the holder is gone", duration<&O::revoke_wait>},
     {"conflict-exit-code", 'E', "N", taking | fence, G::taking, "exit status when busy, 0 to 255",
      number<0, 255, &O::conflict_status>, twin, "75"},
     {"max-waiters", 0, "N", taking, G::taking, "busy at once when N wait already", max_waiters,

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view prefix = "DLOCK_";
 
 // The value in force. The command line is read first, and later sources only fill gaps.
-const Given* find(const Options& o, std::string_view name) noexcept {
+const Given* find(const CommonOptions& o, std::string_view name) noexcept {
   for (const Given& g : o.values)
     if (!g.off && name == g.option->name) return &g;
   return nullptr;
@@ -185,13 +185,15 @@ std::string unknown_variables() {
   return text;
 }
 
-bool given_by_flag(const Options& o, std::string_view name) noexcept {
+bool given_by_flag(const CommonOptions& o, std::string_view name) noexcept {
   const Given* g = find(o, name);
   return g && g->source == Source::flag;
 }
-bool given(const Options& o, std::string_view name) noexcept { return find(o, name) != nullptr; }
+bool given(const CommonOptions& o, std::string_view name) noexcept {
+  return find(o, name) != nullptr;
+}
 
-std::string called(const Options& o, std::string_view name) {
+std::string called(const CommonOptions& o, std::string_view name) {
   const Given* g = find(o, name);
   return g ? called(*g) : fmt::format("--{}", name);
 }
@@ -204,7 +206,7 @@ std::string called(const Given& g) {
   return fmt::format("--{}", g.option->name);
 }
 
-Errc blame(const Options& o, std::string_view name) noexcept {
+Errc blame(const CommonOptions& o, std::string_view name) noexcept {
   const Given* g = find(o, name);
   return g && g->source != Source::flag ? Errc::config : Errc::usage;
 }

@@ -38,8 +38,27 @@ struct Given {
   std::string_view backend{};  // for a secret in a file's table: the backend that the table names
 };
 
+// What every command has.
+struct CommonOptions : run::Say {
+  Verb verb{};
+  bool help = false, all_help = false;  // all_help: --help=all was given
+  std::string_view config, profile;
+
+  std::vector<std::string_view> keys;       // in the given order
+  std::optional<std::string_view> operand;  // the only word, SEQUENCER or K
+
+  Output output = Output::text;
+  bool json = false, csv = false;   // the same, once all is read
+  std::string_view foreign_output;  // --output had a form of another command (option_rules.cpp)
+
+  // the place in a file that requires a backend: "/etc/dlock/config.toml:1"; empty: none does
+  std::string_view backend_required_by;
+
+  std::vector<Given> values;  // in the order in which it was read
+};
+
 // Options of the commands that use a store.
-struct StoreOptions {
+struct StoreOptions : virtual CommonOptions {
   std::string_view backend = "file:", recipe;
   std::optional<Duration> op_timeout;
   Duration connect_timeout{5'000'000};
@@ -48,76 +67,72 @@ struct StoreOptions {
   bool tls_insecure = false;
 };
 
-// Options of run and acquire, and some of fence and release. RunOptions::command: the words after the
-// first `--`; null: there was no `--`.
-struct TakingOptions : run::RunOptions {
+// Options that name a grant: those of renew and check, and some of other commands.
+struct GrantOptions : virtual StoreOptions {
+  std::optional<std::string_view> handle;
+  std::optional<FencingToken> token;
+};
+
+// Options of the commands that take a lock: run and acquire, and some of fence. `command`: the
+// words after the first `--`; null: there was no `--`.
+struct TakingOptions : virtual GrantOptions, run::RunOptions {
   Mode mode = Mode::exclusive;
   unsigned limit = UINT_MAX;
   Duration lock_delay{};
   std::string_view reason;
   std::optional<Duration> kill_after;
+  std::optional<int> watch_pid;
 };
 
-struct RunOptions {
+// The options of one command each. A command sees its own and the shared ones.
+struct RunCommandOptions : virtual TakingOptions {
   std::optional<std::string_view> shell_command;
   bool no_env = false, explain = false;
   bool publish_command = false, no_reentrant = false;
 };
 
-struct AcquireOptions {
+struct AcquireOptions : virtual TakingOptions {
   bool hold = false, keep = false;
-  std::optional<int> watch_pid;
   Duration max_hold{std::chrono::hours{1}};
   // lines for eval (say.hpp); set as far as known, also when the rest of the command line is wrong
   bool env_requested = false;
 };
 
-struct ReleaseOptions {
+struct ReleaseOptions : virtual GrantOptions {
   bool force = false, yes = false, if_held = false, revoke = false;
+  std::optional<Duration> revoke_wait;
 };
 
-struct InspectOptions {
+struct FenceOptions : virtual TakingOptions {
+  std::string_view state;
+};
+
+struct InspectOptions : virtual StoreOptions {
   bool no_heading = false, held = false, stale = false, check = false, doctor = false;
   std::optional<Duration> watch;
   std::string_view columns;
   enum class Sort : std::uint8_t { key, age, waiters } sort = Sort::key;
 };
 
-struct BenchOptions : bench::Measurement {          // no scenario: uncontended, handoff
+struct BenchOptions : virtual StoreOptions,
+                      bench::Measurement {          // no scenario: uncontended, handoff
   std::vector<std::string_view> backends, recipes;  // empty: the default one
   bool no_progress = false;
   std::string_view html;
 };
 
-// The options of all commands. A command reads its own and the shared ones.
-struct Options : run::OutputOptions,
-                 StoreOptions,
-                 TakingOptions,
-                 RunOptions,
+struct ConfigOptions : virtual StoreOptions {
+  bool report = false;
+};
+
+// The options of all commands, as parse() reads them.
+struct Options : RunCommandOptions,
                  AcquireOptions,
                  ReleaseOptions,
+                 FenceOptions,
                  InspectOptions,
-                 BenchOptions {
-  Verb verb{};
-  bool help = false, all_help = false;  // all_help: --help=all was given
-  std::string_view config, profile;
-
-  std::vector<std::string_view> keys;               // in the given order
-  std::optional<std::string_view> handle, operand;  // operand: the only word, SEQUENCER or K
-  std::optional<FencingToken> token;
-
-  Output output = Output::text;
-  bool json = false, csv = false;   // the same, once all is read
-  std::string_view foreign_output;  // --output had a form of another command (option_rules.cpp)
-
-  std::string_view state;  // fence
-  bool report = false;     // config
-
-  // the place in a file that requires a backend: "/etc/dlock/config.toml:1"; empty: none does
-  std::string_view backend_required_by;
-
-  std::vector<Given> values;  // in the order in which it was read
-};
+                 BenchOptions,
+                 ConfigOptions {};
 
 // The first row with this name that at least one command of the set has; null: no row.
 const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
@@ -132,15 +147,15 @@ Result<void> parse(Options&, int argc, char** argv);
 std::string unknown_variables();
 
 // Whether any source, or the command line, has set the option of this long name.
-bool given(const Options&, std::string_view name) noexcept;
-bool given_by_flag(const Options&, std::string_view name) noexcept;
+bool given(const CommonOptions&, std::string_view name) noexcept;
+bool given_by_flag(const CommonOptions&, std::string_view name) noexcept;
 
 // The option's name in messages, by the source of its value: "--wait", "DLOCK_WAIT" or
 // "/etc/dlock/config.toml:3: wait".
-std::string called(const Options&, std::string_view name);
+std::string called(const CommonOptions&, std::string_view name);
 std::string called(const Given&);
 
 // The error code for a wrong value of this option: usage on the command line, config elsewhere.
-Errc blame(const Options&, std::string_view name) noexcept;
+Errc blame(const CommonOptions&, std::string_view name) noexcept;
 
 }  // namespace dlock::cli
