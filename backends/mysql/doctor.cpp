@@ -24,7 +24,7 @@ class Examination {
         traits_(traits),
         options_(options),
         until_(until),
-        found_(options.servers.size() > 1 ? " of " + c.at().text() : "") {}
+        found_(options.servers.size() > 1 ? " of " + c.where() : "") {}
 
   Result<std::vector<Finding>> examine() {
     TRY(all, query("SHOW VARIABLES"));
@@ -54,7 +54,7 @@ class Examination {
   std::optional<double> apart() const noexcept { return apart_; }
 
  private:
-  Result<Answer> query(const std::string& sql) { return c_.query("examine", sql, until_); }
+  Result<SqlRows> query(const std::string& sql) { return c_.query("examine", sql, until_); }
   std::string variable(std::string_view name) const {  // empty: the server has none of that name
     for (std::size_t i = 0; i < variables_.rows.size(); ++i)
       if (variables_.text(0, i) == name) return printable(variables_.text(1, i));
@@ -268,8 +268,8 @@ class Examination {
     const std::int64_t before = wall_micros();
     const auto now = query(fmt::format("SELECT {}", server_clock));
     const std::int64_t after = wall_micros();
-    if (!now || !now->number(0)) return;
-    apart_ = static_cast<double>(*now->number(0) - (before + after) / 2) / 1e6;
+    if (!now || !now->number<std::int64_t>(0)) return;
+    apart_ = static_cast<double>(*now->number<std::int64_t>(0) - (before + after) / 2) / 1e6;
     found_.add("clock", fmt::format("{:+.3f} s against this host", *apart_),
                good_if(*apart_ < 1 && *apart_ > -1, Level::warning),
                "leases follow the server's clock alone, but a promoted server or another node must "
@@ -280,7 +280,7 @@ class Examination {
   const Traits& traits_;
   const Options& options_;
   const Deadline until_;
-  Answer variables_;
+  SqlRows variables_;
   Findings found_;
   std::optional<double> apart_;
 };
@@ -314,7 +314,7 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
   std::vector<std::pair<Facts, double>> nodes;
   Error last{Errc::unavailable, "no time was left to connect"};
   // each by itself: problems of their set are reported, too
-  for (const Server& at : options.servers) {
+  for (const Endpoint& at : options.servers) {
     auto c = Connection::open(
         options, at, options.connect_timeout / static_cast<Duration::rep>(options.servers.size()));
     if (!c) {

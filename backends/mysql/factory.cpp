@@ -7,6 +7,7 @@
 #include "mysql/foreign/insert_backend.hpp"
 #include "mysql/foreign/version_backend.hpp"
 #include "mysql/lease/lease_table.hpp"
+#include "sql/sql_lease_backend.hpp"
 
 namespace dlock::mysql {
 
@@ -22,7 +23,8 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
   if (traits.recipe == "for-update") return std::make_unique<ForUpdateBackend>(traits, options);
   if (traits.recipe == "insert") return std::make_unique<InsertBackend>(traits, options);
   if (traits.recipe == "version") return std::make_unique<VersionBackend>(traits, options);
-  return std::make_unique<LeaseBackend>(traits, std::move(options));
+  return std::make_unique<SqlLeaseBackend>(traits, std::make_unique<Client>(std::move(options)),
+                                           std::make_unique<LeaseTable>());
 }
 
 std::vector<std::string> libraries() {

@@ -59,7 +59,7 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
   TRY(c, connection(until, true));
   Findings found;
   const std::int64_t before = wall_micros();
-  const Statement facts{"", fmt::format(facts_sql, needs(traits), needs(traits))};
+  const SqlStatement facts{"", fmt::format(facts_sql, needs(traits), needs(traits))};
   auto r = c->query("examine", {facts}, until);
   const std::int64_t after = wall_micros();
   if (!r) {
@@ -72,7 +72,7 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
             good_if(!c->facts().read_only, Level::bad),
             "use the server that writes: locks are rows, and a standby lags");
   const bool made = r->text(6) == "t";
-  Result<Rows> tried;
+  Result<SqlRows> tried;
   if (!made && !c->facts().read_only) tried = make_tables(*c, true, until);
   found.add(
       "tables",
@@ -88,7 +88,7 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
               made ? Level::warning : Level::bad,
               "accounts whose search_path leads to different tables do not exclude each other");
   if (made) {
-    const Statement rights{"", fmt::format(rights_sql, needs(traits))};
+    const SqlStatement rights{"", fmt::format(rights_sql, needs(traits))};
     const auto missing = c->query("examine", {rights}, until);
     if (missing)
       found.add("rights",

@@ -4,6 +4,7 @@
 #include "postgresql/client/libpq.hpp"
 #include "postgresql/client/options.hpp"
 #include "postgresql/lease/lease_table.hpp"
+#include "sql/sql_lease_backend.hpp"
 
 namespace dlock::postgresql {
 
@@ -17,7 +18,8 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
   TRY(options, parse_options(url, traits, settings));
   if (traits.recipe == "advisory")
     return std::make_unique<AdvisoryBackend>(traits, std::move(options));
-  return std::make_unique<LeaseBackend>(traits, std::move(options));
+  return std::make_unique<SqlLeaseBackend>(traits, std::make_unique<Client>(std::move(options)),
+                                           std::make_unique<LeaseTable>());
 }
 
 std::vector<std::string> libraries() { return {"libpq " + libpq_version()}; }

@@ -1,169 +1,171 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a database server (or of one node of a cluster), and steps over any free one.
-// Every step that goes through here can be repeated without harm; so one that failed for a passing
-// reason is retried until its deadline.
+// The sessions of a database server (or of one node of a cluster), and steps over any free session.
+// Every step that goes through here can be repeated without harm, so a step that failed for a
+// passing reason is retried until its deadline. The thread that owns the Backend calls it.
 #pragma once
-#include <fmt/format.h>
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-#include "common/exchange.hpp"
-#include "core/text.hpp"
+#include "common/url_items.hpp"
+#include "sql/sql_session.hpp"
+#include "store/backend.hpp"
 
 namespace dlock {
 
-// `Options`: LoginOptions with `servers` and `database`.
-template <class Options, class Session>
+// What the URL of every database says.
+struct SqlOptions : LoginOptions {
+  std::string database;
+  std::string prefix;     // of every key
+  bool poll = false;      // wake=poll: waiters poll
+  Duration clock_skew{};  // Galera: the greatest difference between the nodes' clocks
+};
+
 class SqlClient {
  public:
-  using Connection = Session;
-  template <class T>
-  using Step = std::function<Result<T>(Connection&)>;
-
-  // `schema`: the tables that are made when they are missing.
-  SqlClient(Options options, std::string_view schema)
-      : options_(std::move(options)), schema_(schema) {}
+  // `servers`: how many the URL names. `schema`: creates the tables when they are missing.
+  SqlClient(std::size_t servers, std::string_view schema) : servers_(servers), schema_(schema) {}
   virtual ~SqlClient() = default;
   SqlClient(const SqlClient&) = delete;
   SqlClient& operator=(const SqlClient&) = delete;
 
-  const Options& options() const noexcept { return options_; }
-  // op_timeout from now, plus connect_timeout until the server has been reached once.
-  Deadline usual_deadline() const noexcept {
-    return later(Clock::now(),
-                 options_.op_timeout + (ever_connected_ ? Duration{} : options_.connect_timeout));
-  }
-  std::uint64_t exchanges() const noexcept {  // so far
-    std::uint64_t n = exchanges_;
-    for (const auto& c : idle_) n += c->exchanges();
-    for (const Connection* c : out_) n += c->exchanges();
-    return n;
-  }
+  virtual const SqlOptions& options() const noexcept = 0;
+  // op_timeout from now, plus connect_timeout until a server has been reached once.
+  Deadline usual_deadline() const noexcept;
+  std::uint64_t exchanges() const noexcept;  // so far, of all sessions
 
-  // An idle session, or a new one. It has no lock that another could wait for, and no transaction.
-  // `any`: one that cannot write will do.
-  Result<std::unique_ptr<Connection>> connection(Deadline until, bool any = false) {
-    if (!idle_.empty()) {
-      auto c = std::move(idle_.back());
-      idle_.pop_back();
-      out_.push_back(c.get());
-      return c;
-    }
-    Error last{Errc::unavailable, "no time was left to connect"};
-    for (std::size_t tried = 0; tried < options_.servers.size(); ++tried) {
-      const Duration left = std::chrono::duration_cast<Duration>(until - Clock::now());
-      if (left <= Duration{} && tried > 0) break;
-      // With several servers none may use up the time of the others. One that was reached before
-      // may be far away.
-      const Duration share = std::max<Duration>(left, Duration{1'000}) /
-                             static_cast<Duration::rep>(options_.servers.size() - tried);
-      const bool alone = ever_connected_ && options_.servers.size() == 1;
-      auto c = open(alone ? nullptr : &share);
-      if (!c && c.error().code == Errc::denied && options_.read_password_again())
-        c = open(alone ? nullptr : &share);
-      auto fits = c ? fit(**c, any, until) : Result<void>(fail(std::move(c.error())));
-      if (fits) {
-        ever_connected_ = true;
-        out_.push_back(c->get());
-        return c;
-      }
-      last = std::move(fits.error());
-      if (!retryable(last.code)) break;
-      next_server();
-    }
-    return fail(std::move(last));
+  // An idle session, or a new session. It has no transaction, and no lock that another could wait
+  // for. `any`: a session of a read-only server is enough.
+  Result<std::unique_ptr<SqlSession>> session(Deadline until, bool any = false);
+  // The same of a writable server. Errc::unavailable: no server is.
+  virtual Result<std::unique_ptr<SqlSession>> writable_session(Deadline until) {
+    return session(until);
   }
-  // For reuse. One with locks, an outstanding answer or an error is dropped.
-  virtual void give_back(std::unique_ptr<Connection>) = 0;
-  void drop(std::unique_ptr<Connection> c) {
-    if (!c) return;
-    std::erase(out_, c.get());
-    exchanges_ += c->exchanges();
-  }
-  // One whose wait in the server was ended.
-  virtual void drop_waiting(std::unique_ptr<Connection> c, Deadline) { drop(std::move(c)); }
+  // Keeps the session for reuse. A session with locks, an outstanding answer or an error is
+  // dropped.
+  virtual void give_back(std::unique_ptr<SqlSession>) = 0;
+  void drop(std::unique_ptr<SqlSession>);
+  // Ends what a session waits for in the server. Not 0: the number by which only a statement of
+  // another session can end that wait.
+  virtual int end_wait(SqlSession*) = 0;
+  // Drops a session whose wait another session ends, as soon as the wait is over.
+  virtual void drop_waiting(std::unique_ptr<SqlSession> s, Deadline) { drop(std::move(s)); }
 
-  // Runs `step` over a session until it succeeds, fails for good or `until` has passed. A missing
-  // table is made, if `make`.
-  template <class T>
-  Result<T> run(Deadline until, bool make, const Step<T>& step) {
-    for (unsigned failures = 0;; ++failures) {
-      auto c = connection(until);
-      if (!c) {
-        if (!retryable(c.error().code) || !pause(failures, until))
-          return fail(std::move(c.error()));
-        continue;
-      }
-      auto done = attempt<T>(**c, until, make, step);
-      const bool again = !done && may_repeat(**c, done.error(), until, failures);
-      give_back(std::move(*c));
-      if (!again) return done;
-    }
+  // Runs `step` over a session until it succeeds, fails for good or `until` has passed. `make`: a
+  // missing table is created.
+  template <class T, class Step>
+  Result<T> run(Deadline until, bool make, const Step& step) {
+    return with_value<T>(step, [&](const AnyStep& any) { return repeat(until, make, any); });
   }
-  // Over the caller's session: retries only what that session can still do.
-  template <class T>
-  Result<T> run_on(Connection& c, Deadline until, bool make, const Step<T>& step) {
-    for (unsigned failures = 0;; ++failures) {
-      auto done = attempt<T>(c, until, make, step);
-      if (done || !Connection::outlives_errors || c.broken()) return done;
-      if (!may_repeat(c, done.error(), until, failures)) return done;
-    }
+  // The same over the caller's session: retries only what that session can still do.
+  template <class T, class Step>
+  Result<T> run_on(SqlSession& s, Deadline until, bool make, const Step& step) {
+    return with_value<T>(step, [&](const AnyStep& any) { return repeat_on(s, until, make, any); });
   }
   // Runs `step` where a missing table holds nothing: T{}.
-  template <class T>
-  Result<T> run_if_there(const Step<T>& step) {
-    return run<T>(usual_deadline(), false, [&](Connection& c) -> Result<T> {
-      auto done = step(c);
-      if (!done && c.remedy() == Remedy::create) return T{};
+  template <class T, class Step>
+  Result<T> run_if_there(const Step& step) {
+    return run<T>(usual_deadline(), false, [&](SqlSession& s) -> Result<T> {
+      auto done = step(s);
+      if (!done && s.remedy() == Remedy::create) return T{};
       return done;
     });
   }
+  // Is this server fit for locks of that recipe? Only an unreachable server is an Error.
+  virtual Result<std::vector<Finding>> examine(const Traits&) = 0;
 
  protected:
   static constexpr std::size_t most_idle = 4;
+  using AnyStep = std::function<Result<void>(SqlSession&)>;
 
-  // A connection to the server of the next attempt. `share`: of the time, where there are others to
-  // try; null: it was reached before, and there is no other.
-  virtual Result<std::unique_ptr<Connection>> open(const Duration* share) = 0;
-  // Whether it is the right server.
-  virtual Result<void> fit(Connection&, bool any, Deadline until) = 0;
+  // Opens a session of the server of the next attempt. `share`: the part of the time that this
+  // server gets; null: it was reached before, and there is no other.
+  virtual Result<std::unique_ptr<SqlSession>> open(const Duration* share) = 0;
+  // Checks that a new session is with the right server.
+  virtual Result<void> prepare_session(SqlSession&, bool any, Deadline until) = 0;
   // Whether a step that failed may be repeated; waits a moment before that.
-  virtual bool may_repeat(const Connection&, const Error&, Deadline until, unsigned failures) = 0;
-  virtual Result<void> create(Connection&, Deadline until) = 0;
+  virtual bool may_repeat(SqlSession&, const Error&, Deadline until, unsigned failures) = 0;
+  virtual Result<void> create(SqlSession&, Deadline until) = 0;
+  virtual bool read_password_again() = 0;
 
-  void next_server() noexcept { server_ = (server_ + 1) % options_.servers.size(); }
-  bool pause(unsigned failures, Deadline until) const {
-    const Duration d = pause_after(failures);
-    return later(Clock::now(), d) < until && nap(d, options_.interrupt_fd);
-  }
+  void next_server() noexcept { server_ = (server_ + 1) % servers_; }
+  bool pause(unsigned failures, Deadline until) const;
   // The tables could not be created.
-  Error no_tables(const Error& why) const {
-    std::string one_line{schema_};
-    std::replace(one_line.begin(), one_line.end(), '\n', ' ');
-    return {Errc::cannot_create,
-            fmt::format("{}. An account with that right must run in database {}: {}", why.message,
-                        printable(options_.database), one_line)};
-  }
+  Error no_tables(const Error& why) const;
 
-  Options options_;
+  const std::size_t servers_;
   const std::string_view schema_;
-  std::vector<std::unique_ptr<Connection>> idle_;
-  std::vector<const Connection*> out_;
-  std::size_t server_ = 0;  // of options_.servers, the last one that answered
+  std::vector<std::unique_ptr<SqlSession>> idle_;
+  std::vector<const SqlSession*> out_;
+  std::size_t server_ = 0;  // the number of the server that answered last
   bool ever_connected_ = false;
   std::uint64_t exchanges_ = 0;  // of sessions that are gone
 
  private:
+  Result<void> repeat(Deadline until, bool make, const AnyStep&);
+  Result<void> repeat_on(SqlSession&, Deadline until, bool make, const AnyStep&);
+  Result<void> attempt(SqlSession&, Deadline until, bool make, const AnyStep&);
+
+  // Keeps the value of the last call of `step`.
+  template <class T, class Step, class Loop>
+  static Result<T> with_value(const Step& step, const Loop& loop) {
+    std::optional<T> value;
+    TRY_VOID(loop([&](SqlSession& s) -> Result<void> {
+      auto done = step(s);
+      if (!done) return fail(std::move(done.error()));
+      value.emplace(std::move(*done));
+      return {};
+    }));
+    return std::move(*value);
+  }
+};
+
+// The same of one store: its options, and steps over its own kind of session.
+template <class StoreOptions, class StoreSession>
+class SqlClientOf : public SqlClient {
+ public:
+  using Connection = StoreSession;
   template <class T>
-  Result<T> attempt(Connection& c, Deadline until, bool make, const Step<T>& step) {
-    auto done = step(c);
-    if (done || c.remedy() != Remedy::create || !make || schema_.empty() || c.broken()) return done;
-    TRY_VOID(create(c, until));
-    return step(c);
+  using Step = std::function<Result<T>(Connection&)>;
+
+  SqlClientOf(StoreOptions options, std::string_view schema)
+      : SqlClient(options.servers.size(), schema), options_(std::move(options)) {}
+  const StoreOptions& options() const noexcept override { return options_; }
+
+  Result<std::unique_ptr<Connection>> connection(Deadline until, bool any = false) {
+    return own(session(until, any));
+  }
+  Result<std::unique_ptr<Connection>> writer(Deadline until) {
+    return own(writable_session(until));
+  }
+  template <class T>
+  Result<T> run(Deadline until, bool make, const Step<T>& step) {
+    return SqlClient::run<T>(until, make, over<T>(step));
+  }
+  template <class T>
+  Result<T> run_on(Connection& c, Deadline until, bool make, const Step<T>& step) {
+    return SqlClient::run_on<T>(c, until, make, over<T>(step));
+  }
+  template <class T>
+  Result<T> run_if_there(const Step<T>& step) {
+    return SqlClient::run_if_there<T>(over<T>(step));
+  }
+
+ protected:
+  bool read_password_again() override { return options_.read_password_again(); }
+
+  StoreOptions options_;
+
+ private:
+  template <class T>
+  static auto over(const Step<T>& step) {
+    return [&step](SqlSession& s) { return step(static_cast<Connection&>(s)); };
+  }
+  static Result<std::unique_ptr<Connection>> own(Result<std::unique_ptr<SqlSession>> s) {
+    if (!s) return fail(std::move(s.error()));
+    return std::unique_ptr<Connection>{static_cast<Connection*>(s->release())};
   }
 };
 

@@ -42,7 +42,7 @@ class SqlHeldBackend : public Base {
     // counts as soon as it comes.
     if (c.under_way()) {
       const auto late = c.receive({until});
-      if (late && !*late) return fail(no_answer("renew", c.at().text()));
+      if (late && !*late) return fail(no_answer("renew", c.where()));
       if (!late && c.broken()) return over(late.error().message);
     }
     const Deadline sent = Clock::now();

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 #include "contract/model_driver.hpp"
+#include "sql/sql_lease_table.hpp"
 #include "support/repeated.hpp"
 
 namespace dlock::test {
@@ -49,14 +50,14 @@ class SqlModel : public ModelStore {
     s.fresh = false;
     const auto free = [](Micros t) { return t == never ? 0 : t; };
     if (const auto* g = std::get_if<LockState::Granted>(&out.answer)) {
-      s.known = out.known;
+      s.written = out.written;
       return {out.now, out.held ? "held" : "granted", fmt::format("{} {}", g->token, g->slot)};
     }
     if (const auto* w = std::get_if<LockState::Waiting>(&out.answer))
       return {out.now, "waiting",
               fmt::format("{} {}", must(table_.ahead(*s.connection, "k", ask.owner, soon())),
                           free(w->free_at))};
-    must(table_.end_locks(*s.connection, "k", ask.owner, "", true, soon()));
+    must(table_.release_locks(*s.connection, "k", ask.owner, "", true, soon()));
     s.fresh = true;
     return {out.now, "busy",
             fmt::format("{}", free(std::get<LockState::Busy>(out.answer).free_at))};
@@ -64,13 +65,13 @@ class SqlModel : public ModelStore {
   Counted release(const Owner& owner) override {
     Session& s = session(owner);
     const bool waits_again = waits(owner);  // then another session of the owner releases
-    const bool knows = s.known && now_ % 4 != 0 && !waits_again;
+    const bool knows = s.written && now_ % 4 != 0 && !waits_again;
     Connection& c = waits_again ? *any() : *s.connection;
-    const bool was = must(table_.release(c, "k", owner, knows ? &*s.known : nullptr, soon()));
-    s.known.reset();
+    const bool was = must(table_.release(c, "k", owner, knows ? &*s.written : nullptr, soon()));
+    s.written.reset();
     // While it waits it keeps what shows that it lives.
     if (!waits_again) {
-      must(table_.end_locks(*s.connection, "k", owner, "", false, soon()));
+      must(table_.release_locks(*s.connection, "k", owner, "", false, soon()));
       s.fresh = true;
     }
     return {now_, was ? 1 : 0};
@@ -78,8 +79,8 @@ class SqlModel : public ModelStore {
   Renewed renew(const Owner& owner, Micros ttl) override {
     Session& s = session(owner);
     auto r = must(table_.renew(*s.connection, "k", owner, ttl, soon()));
-    s.known.reset();
-    if (r.token) s.known = r.known;
+    s.written.reset();
+    if (r.token) s.written = r.written;
     return {now_, r.token, r.revoked};
   }
   Cancelled cancel(const Owner& owner) override {
@@ -87,7 +88,7 @@ class SqlModel : public ModelStore {
     const bool waited = waits(owner);
     const bool held = must(table_.cancel(*s.connection, "k", owner, 0, soon()));
     s.fresh = true;
-    s.known.reset();
+    s.written.reset();
     return {now_, waited, held};
   }
   Counted force(FencingToken token) override {
@@ -163,7 +164,7 @@ class SqlModel : public ModelStore {
     std::unique_ptr<Connection> connection;
     Micros clock = -1;  // that it was told
     bool fresh = true;
-    std::optional<typename Table::Known> known;
+    std::optional<SqlWrittenRow> written;
   };
   std::unique_ptr<Connection> some() {
     if (pool_.empty()) return connect();

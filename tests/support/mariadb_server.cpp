@@ -36,7 +36,7 @@ const std::string& template_data() {
   return data;
 }
 
-std::unique_ptr<mysql::Connection> connect(const mysql::Server& at, const std::string& database) {
+std::unique_ptr<mysql::Connection> connect(const Endpoint& at, const std::string& database) {
   mysql::Options o;
   o.user = "root";
   o.database = database;
@@ -131,7 +131,7 @@ void MariadbServer::kill() {
   process_.kill();
 }
 
-mysql::Answer MariadbServer::sql(std::string_view statement) {
+SqlRows MariadbServer::sql(std::string_view statement) {
   if (!admin_ || admin_->broken()) admin_ = connect_as_root(socket());
   auto r = admin_->query("sql", statement, Clock::now() + 60s);
   if (!r) throw std::runtime_error(fmt::format("{}: {}", statement, r.error().message));
@@ -163,7 +163,7 @@ std::string Database::url() const {
   return fmt::format("mysql://root@127.0.0.1:{}/{}", port_, name_);
 }
 
-mysql::Answer Database::sql(std::string_view statement) {
+SqlRows Database::sql(std::string_view statement) {
   auto r = admin_->query("sql", statement, Clock::now() + 60s);
   if (!r) throw std::runtime_error(fmt::format("{}: {}", statement, r.error().message));
   return std::move(*r);

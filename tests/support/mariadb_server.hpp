@@ -49,7 +49,7 @@ class MariadbServer {
   void wait_ready();
 
   // One statement as root over the unix socket; throws when it fails.
-  mysql::Answer sql(std::string_view statement);
+  SqlRows sql(std::string_view statement);
   std::string value(std::string_view statement);  // first column of the first row
 
  private:
@@ -73,7 +73,7 @@ class Database {
   const std::string& name() const noexcept { return name_; }
   std::string url() const;  // mysql://root@127.0.0.1:PORT/NAME
   std::uint16_t port() const noexcept { return port_; }
-  mysql::Answer sql(std::string_view statement);
+  SqlRows sql(std::string_view statement);
   std::string value(std::string_view statement);
 
  private:

@@ -75,8 +75,8 @@ std::unique_ptr<postgresql::Connection> connect_as_superuser(const std::string& 
   return std::move(*c);
 }
 
-postgresql::Rows run(postgresql::Connection& c, std::string_view statement) {
-  const postgresql::Statement s{"", std::string{statement}};
+SqlRows run(postgresql::Connection& c, std::string_view statement) {
+  const SqlStatement s{"", std::string{statement}};
   auto r = c.query("sql", {s}, Clock::now() + 60s);
   if (!r) throw std::runtime_error(fmt::format("{}: {}", statement, r.error().message));
   return std::move(*r);
@@ -172,7 +172,7 @@ void PostgresServer::kill() {
 void PostgresServer::freeze() { signal_all(SIGSTOP); }
 void PostgresServer::thaw() { signal_all(SIGCONT); }
 
-postgresql::Rows PostgresServer::sql(std::string_view statement) {
+SqlRows PostgresServer::sql(std::string_view statement) {
   if (!admin_ || admin_->broken()) admin_ = connect_as_superuser(directory(), port_, "postgres");
   return run(*admin_, statement);
 }
@@ -200,7 +200,7 @@ PostgresDatabase::~PostgresDatabase() {
   } catch (const std::runtime_error&) {}
 }
 
-postgresql::Rows PostgresDatabase::sql(std::string_view statement) {
+SqlRows PostgresDatabase::sql(std::string_view statement) {
   if (!admin_ || admin_->broken())
     admin_ = connect_as_superuser(server_.directory(), server_.port(), name_);
   return run(*admin_, statement);

@@ -48,7 +48,7 @@ class PostgresServer {
   static void give(const std::string& path);  // to the user that a server runs as
 
   // One statement as the superuser over the unix socket; throws when it fails.
-  postgresql::Rows sql(std::string_view statement);
+  SqlRows sql(std::string_view statement);
   std::string value(std::string_view statement);  // first column of the first row
 
  private:
@@ -73,7 +73,7 @@ class PostgresDatabase {
   const std::string& name() const noexcept { return name_; }
   std::string url() const { return server_.url(name_); }
   PostgresServer& server() noexcept { return server_; }
-  postgresql::Rows sql(std::string_view statement);
+  SqlRows sql(std::string_view statement);
   std::string value(std::string_view statement);
 
  private:

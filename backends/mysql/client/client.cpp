@@ -11,7 +11,7 @@ constexpr Duration longest_check{1'000'000};  // at the other hosts of a URL
 constexpr int answers_of_login = 4;
 }  // namespace
 
-Result<std::unique_ptr<Connection>> Client::open(const Duration* share) {
+Result<std::unique_ptr<SqlSession>> Client::open(const Duration* share) {
   auto c =
       Connection::open(options_, options_.servers[server_],
                        std::min(options_.connect_timeout, share ? *share : options_.op_timeout),
@@ -22,13 +22,14 @@ Result<std::unique_ptr<Connection>> Client::open(const Duration* share) {
 
 // Two independent servers would each grant the lock. Those that answer now are asked at once, the
 // others when they are used.
-Result<void> Client::fit(Connection& c, bool, Deadline until) {
+Result<void> Client::prepare_session(SqlSession& s, bool, Deadline until) {
+  const Connection& c = as_connection(s);
   if (options_.servers.size() < 2) return {};
   TRY_VOID(same_cluster(c));
   if (std::exchange(cluster_known_, true)) return {};
   const Deadline end = std::min(until, later(Clock::now(), longest_check));
-  for (const Server& at : options_.servers) {
-    if (at.text() == c.at().text()) continue;
+  for (const Endpoint& at : options_.servers) {
+    if (at.text() == c.where()) continue;
     const Duration left = std::chrono::duration_cast<Duration>(end - Clock::now());
     if (left <= Duration{}) break;
     auto other = Connection::open(options_, at, std::min(options_.connect_timeout, left));
@@ -54,49 +55,49 @@ Result<void> Client::same_cluster(const Connection& c) {
             options_.where, what));
   };
   const std::string& found = c.facts().cluster;
-  if (!c.facts().galera)
-    return refuse(fmt::format("{} is no node of a Galera cluster", c.at().text()));
+  if (!c.facts().galera) return refuse(fmt::format("{} is no node of a Galera cluster", c.where()));
   if (found.empty() || found == none)
-    return fail(Errc::unavailable, fmt::format("{} has not joined its cluster", c.at().text()));
+    return fail(Errc::unavailable, fmt::format("{} has not joined its cluster", c.where()));
   if (cluster_.empty()) {
     cluster_ = found;
-    cluster_at_ = c.at().text();
+    cluster_at_ = c.where();
   }
   if (found != cluster_)
-    return refuse(
-        fmt::format("{} and {} belong to different clusters", cluster_at_, c.at().text()));
+    return refuse(fmt::format("{} and {} belong to different clusters", cluster_at_, c.where()));
   return {};
 }
 
-Result<std::unique_ptr<Connection>> Client::writer(Deadline until) {
+Result<std::unique_ptr<SqlSession>> Client::writable_session(Deadline until) {
   Result<void> writes;
   for (std::size_t tried = 0; tried < options_.servers.size(); ++tried) {
-    auto c = connection(until);
-    if (!c) return c;
-    writes = writable((*c)->at().text(), (*c)->facts().read_only);
-    if (writes) return c;
-    (*c)->close();
-    drop(std::move(*c));
+    auto s = session(until);
+    if (!s) return s;
+    Connection& c = as_connection(**s);
+    writes = writable(c.where(), c.facts().read_only);
+    if (writes) return s;
+    c.close();
+    drop(std::move(*s));
     next_server();
   }
   return fail(std::move(writes.error()));
 }
 
-void Client::give_back(std::unique_ptr<Connection> c) {
-  if (!c) return;
-  std::erase(out_, c.get());
-  if (c->broken() || c->under_way() || !c->names.empty() || idle_.size() >= most_idle) {
-    exchanges_ += c->exchanges();
-    if (c->remedy() == Remedy::elsewhere) next_server();
-    if (!c->broken() && !c->under_way() && c->names.empty()) c->close();
-    return;
+void Client::give_back(std::unique_ptr<SqlSession> s) {
+  if (!s) return;
+  Connection& c = as_connection(*s);
+  const bool clean = !c.broken() && !c.under_way() && c.names.empty();
+  if (clean && idle_.size() < most_idle) {
+    std::erase(out_, s.get());
+    return idle_.push_back(std::move(s));
   }
-  idle_.push_back(std::move(c));
+  if (c.remedy() == Remedy::elsewhere) next_server();
+  if (clean) c.close();
+  drop(std::move(s));
 }
 
 Result<void> Client::erase(const Rows& rows, const std::string& name) {
   const Deadline until = usual_deadline();
-  TRY_VOID(run_if_there<Answer>([&](Connection& c) {
+  TRY_VOID(run_if_there<SqlRows>([&](Connection& c) {
     return c.query("remove",
                    fmt::format("DELETE FROM `{}` WHERE `{}`={}{}", rows.table, rows.column,
                                rows.text ? text_hex(name) : hex(name), rows.also),
@@ -105,26 +106,26 @@ Result<void> Client::erase(const Rows& rows, const std::string& name) {
   return {};
 }
 
-int Client::end_wait(std::unique_ptr<Connection>& waiting) {
+int Client::end_wait(SqlSession* waiting) {
   if (!waiting || !waiting->under_way()) return 0;
   const Deadline until = usual_deadline();
-  const auto ended = run<Answer>(until, false, [&](Connection& c) {
-    return c.query("end the wait", fmt::format("KILL QUERY {}", waiting->facts().thread), until);
+  const auto ended = run<SqlRows>(until, false, [&](Connection& c) {
+    return c.query("end the wait",
+                   fmt::format("KILL QUERY {}", as_connection(*waiting).facts().thread), until);
   });
   if (ended) (void)waiting->receive({until});
-  if (waiting->under_way() || waiting->broken()) drop(std::move(waiting));
   return 0;
 }
 
-bool Client::may_repeat(const Connection& c, const Error& e, Deadline until, unsigned failures) {
+bool Client::may_repeat(SqlSession& s, const Error& e, Deadline until, unsigned failures) {
   if (!retryable(e.code)) return false;
-  // One that waited too long has used its time; a connection that broke at once is replaced at
+  // A step that waited too long has used its time; a connection that broke at once is replaced at
   // once.
-  if (e.code == Errc::timed_out && c.error_number() == 0) return false;
-  if (c.remedy() == Remedy::elsewhere) {
+  if (e.code == Errc::timed_out && !s.has_server_error()) return false;
+  if (s.remedy() == Remedy::elsewhere) {
     for (auto& idle : idle_) {  // of the same server
       exchanges_ += idle->exchanges();
-      idle->close();
+      as_connection(*idle).close();
     }
     idle_.clear();
     if (options_.servers.size() == 1) return false;
@@ -134,7 +135,8 @@ bool Client::may_repeat(const Connection& c, const Error& e, Deadline until, uns
 
 // A server may forbid tables in memory, and says so with one error or another; what is needed of a
 // table holds in InnoDB, too.
-Result<void> Client::create(Connection& c, Deadline until) {
+Result<void> Client::create(SqlSession& s, Deadline until) {
+  Connection& c = as_connection(s);
   auto made = c.query("create the tables", schema_, until);
   constexpr std::string_view memory = "ENGINE=MEMORY";
   if (const auto at = schema_.find(memory);

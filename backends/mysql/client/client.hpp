@@ -21,28 +21,25 @@ struct Rows {
 };
 
 // connection(): Errc::usage if several hosts of the URL are not nodes of one Galera cluster.
-class Client final : public SqlClient<Options, Connection> {
+class Client final : public SqlClientOf<Options, Connection> {
  public:
   explicit Client(Options options, std::string_view schema = schema::lease)
-      : SqlClient(std::move(options), schema) {}
+      : SqlClientOf(std::move(options), schema) {}
 
-  // A session of a writable server. Errc::unavailable: none is.
-  Result<std::unique_ptr<Connection>> writer(Deadline until);
-  void give_back(std::unique_ptr<Connection>) override;
-  // Ends the wait of a session in the server, by another session. The session is dropped unless it
-  // can be used. 0: nothing is left to be ended.
-  int end_wait(std::unique_ptr<Connection>&);
+  Result<std::unique_ptr<SqlSession>> writable_session(Deadline until) override;
+  void give_back(std::unique_ptr<SqlSession>) override;
+  // Ends the wait by another session. Always 0.
+  int end_wait(SqlSession*) override;
   // The table stays: other clients may be about to use it.
   Result<void> erase(const Rows&, const std::string& name);
-  // Is this server fit for locks of that recipe? Only an unreachable one is an Error.
-  Result<std::vector<Finding>> examine(const Traits&);
+  Result<std::vector<Finding>> examine(const Traits&) override;
 
  private:
-  Result<std::unique_ptr<Connection>> open(const Duration* share) override;
-  Result<void> fit(Connection&, bool any, Deadline until) override;
+  Result<std::unique_ptr<SqlSession>> open(const Duration* share) override;
+  Result<void> prepare_session(SqlSession&, bool any, Deadline until) override;
   Result<void> same_cluster(const Connection&);
-  Result<void> create(Connection&, Deadline until) override;
-  bool may_repeat(const Connection&, const Error&, Deadline until, unsigned failures) override;
+  Result<void> create(SqlSession&, Deadline until) override;
+  bool may_repeat(SqlSession&, const Error&, Deadline until, unsigned failures) override;
 
   // with several hosts: their cluster's UUID, and the host that reported it first
   std::string cluster_, cluster_at_;

@@ -32,20 +32,6 @@ std::string hex_literal(std::string_view before, std::string_view bytes) {
 std::string hex(std::string_view bytes) { return hex_literal("x'", bytes); }
 std::string text_hex(std::string_view s) { return hex_literal("_utf8mb4 x'", s); }
 
-bool Answer::has(std::size_t column, std::size_t row) const noexcept {
-  return row < rows.size() && column < rows[row].size() && rows[row][column];
-}
-std::string_view Answer::text(std::size_t column, std::size_t row) const noexcept {
-  return has(column, row) ? std::string_view{*rows[row][column]} : std::string_view{};
-}
-std::optional<std::int64_t> Answer::number(std::size_t column, std::size_t row) const noexcept {
-  return parse_number<std::int64_t>(text(column, row));
-}
-std::optional<std::uint64_t> Answer::unsigned_number(std::size_t column,
-                                                     std::size_t row) const noexcept {
-  return parse_number<std::uint64_t>(text(column, row));
-}
-
 Connection::~Connection() { abandon(); }
 
 // mysql_close sends COM_QUIT, and over TLS a close alert: on a disconnected socket they reach no
@@ -86,13 +72,12 @@ Error Connection::error(std::string_view what, unsigned number, const char* text
   under_way_ = false;
   remedy_ = classify(error_number_, text).remedy;
   broken_ |= remedy_ == Remedy::reconnect || (error_number_ >= 2000 && error_number_ < 3000);
-  return as_error(what, at_.text(), error_number_, text);
+  return as_error(what, where_, error_number_, text);
 }
 
 Result<void> Connection::send(std::string_view what, std::string_view sql) {
   if (broken_ || !handle_)
-    return fail(Errc::unavailable,
-                fmt::format("{} at {}: the connection is gone", what, at_.text()));
+    return fail(Errc::unavailable, fmt::format("{} at {}: the connection is gone", what, where_));
   error_number_ = 0;
   what_ = what;
   answer_ = {};
@@ -103,11 +88,11 @@ Result<void> Connection::send(std::string_view what, std::string_view sql) {
   return {};
 }
 
-Result<std::optional<Answer>> Connection::receive(const Wait& wait) {
+Result<std::optional<SqlAnswers>> Connection::receive(const Wait& wait) {
   if (!under_way_) return fail(Errc::internal, "nothing was asked");
   if (!wait_for(fd_, POLLIN, wait)) return std::nullopt;
   TRY_VOID(read_answer());
-  return std::move(answer_);
+  return SqlAnswers{std::move(answer_)};
 }
 
 Result<void> Connection::read_answer() {
@@ -137,12 +122,12 @@ Result<void> Connection::read_answer() {
   return {};
 }
 
-Result<Answer> Connection::query(std::string_view what, std::string_view sql, Deadline until) {
+Result<SqlRows> Connection::query(std::string_view what, std::string_view sql, Deadline until) {
   TRY_VOID(send(what, sql));
-  TRY(answer, receive({std::max(until, later(Clock::now(), least_time))}));
-  if (answer) return std::move(*answer);
+  TRY(answers, receive({std::max(until, later(Clock::now(), least_time))}));
+  if (answers) return std::move(answers->front());
   broken_ = !holds;
-  return fail(no_answer(what, at_.text()));
+  return fail(no_answer(what, where_));
 }
 
 std::optional<Micros> Connection::server_time(Deadline then) const noexcept {

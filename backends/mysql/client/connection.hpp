@@ -18,25 +18,12 @@
 #include "core/owner.hpp"
 #include "mysql/client/options.hpp"
 #include "mysql/client/server_error.hpp"
+#include "sql/sql_session.hpp"
 
 struct st_mysql;
 struct st_mysql_stmt;
 
 namespace dlock::mysql {
-
-// The result of a statement; of several all rows, and all that they affected.
-struct Answer {
-  std::vector<std::vector<std::optional<std::string>>> rows;
-  std::uint64_t affected = 0;  // rows that matched, not only those that changed
-  std::uint64_t insert_id = 0;
-  unsigned results = 0;  // of so many statements
-
-  bool has(std::size_t column, std::size_t row = 0) const noexcept;  // exists and is not NULL
-  std::string_view text(std::size_t column, std::size_t row = 0) const noexcept;
-  std::optional<std::int64_t> number(std::size_t column, std::size_t row = 0) const noexcept;
-  std::optional<std::uint64_t> unsigned_number(std::size_t column,
-                                               std::size_t row = 0) const noexcept;
-};
 
 // Facts that the server reports when we connect.
 struct Facts {
@@ -91,56 +78,48 @@ struct Template {
   std::string name, text;
 };
 
-class Connection {
+class Connection final : public SqlSession {
  public:
   // Connects and verifies, then configures the session, which is an exchange like others. The name
   // service has `timeout`, and so has each answer of the server until it has let us in, all of
   // these together `answers` times as long.
-  static Result<std::unique_ptr<Connection>> open(const Options&, const Server&, Duration timeout,
+  static Result<std::unique_ptr<Connection>> open(const Options&, const Endpoint&, Duration timeout,
                                                   int answers = 1);
-  ~Connection();
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
+  ~Connection() override;
 
   // One statement (or several, `;` between) and its answer, which has `least_time` in any case.
   // Errc::timed_out: none in time; the connection is then broken, or if it `holds` the answer
   // is still outstanding.
-  Result<Answer> query(std::string_view what, std::string_view sql, Deadline until);
+  Result<SqlRows> query(std::string_view what, std::string_view sql, Deadline until);
 
   // The same with values, with other statements before and after. From the second time on over
   // this connection it is a prepared statement of the server, if it comes alone (MariaDB; what is
   // prepared first costs an exchange more). Without an answer in time the connection is broken.
-  Result<Answer> query(std::string_view what, const Template&, const Values&,
-                       std::string_view before, std::string_view behind, Deadline until);
+  Result<SqlRows> query(std::string_view what, const Template&, const Values&,
+                        std::string_view before, std::string_view behind, Deadline until);
 
-  // The same in two steps. Only one statement may be outstanding.
+  // Sends a statement; receive() takes its answer. Only one statement may be outstanding.
   Result<void> send(std::string_view what, std::string_view sql);
-  Result<std::optional<Answer>> receive(const Wait&);  // nothing: not yet
-  bool under_way() const noexcept { return under_way_; }
 
-  // After an error of a statement it can be used for others.
-  static constexpr bool outlives_errors = true;
-  // The connection cannot be used any more; its socket stays open until the object ends.
-  bool broken() const noexcept { return broken_; }
+  Result<SqlRows> ask(std::string_view what, const SqlStatement&, const SqlValues&,
+                      Deadline until) override;
+  Result<std::optional<SqlAnswers>> receive(const Wait&) override;
+  bool under_way() const noexcept override { return under_way_; }
+  // The destructor does this unless close() was called.
+  void abandon() noexcept override;
+  int fd() const noexcept override { return fd_; }
+  bool has_server_error() const noexcept override { return error_number_ != 0; }
+  Remedy remedy() const noexcept override { return error_number_ == 0 ? Remedy::none : remedy_; }
+  bool outlives_errors() const noexcept override { return true; }
+
   // of the last failed call; 0: none of the server's
   unsigned error_number() const noexcept { return error_number_; }
-  bool has_server_error() const noexcept { return error_number_ != 0; }
-  Remedy remedy() const noexcept { return error_number_ == 0 ? Remedy::none : remedy_; }
   // of a request that failed: the results of its statements before the one that did
-  const Answer& answered() const noexcept { return answer_; }
+  const SqlRows& answered() const noexcept { return answer_; }
 
-  // For a malformed answer.
-  void distrust() noexcept { broken_ = true; }
-
-  // Closes our end without a message to the server: a process with a duplicate of the socket keeps
-  // the session. The destructor does this unless close() was called.
-  void abandon() noexcept;
   void close() noexcept;  // with COM_QUIT; only where no lock depends on the session
 
-  int fd() const noexcept { return fd_; }
   const Facts& facts() const noexcept { return facts_; }
-  const Server& at() const noexcept { return at_; }
-  std::uint64_t exchanges() const noexcept { return exchanges_; }
 
   // The expected clock of the server at that time, if it is not set meanwhile; too low by the
   // transit time of its answer.
@@ -152,16 +131,13 @@ class Connection {
   Result<void> wait_timeout(Duration, Deadline until);
 
   Duration least_time{};
-  bool holds = false;  // a lock: an answer that does not come in time may come later
-  // it has worked before: a failure now may only mean that the server closed it meanwhile
-  bool used = false;
   std::vector<std::string> names;  // named locks that this session has
   // a named lock of this session, taken before its grants name it; releasing it wakes waiters.
   // Empty: none
   std::string bell{};
 
  private:
-  explicit Connection(Server at) : at_(std::move(at)) {}
+  explicit Connection(Endpoint at) : SqlSession(at.text()), at_(std::move(at)) {}
   Result<void> connect(const Options&, const std::string& host, Duration timeout, int answers);
   Result<void> set_up(const Options&, Deadline until);
   Error error(std::string_view what);
@@ -169,7 +145,7 @@ class Connection {
   Result<void> read_answer();
   bool prepares(const Template&, const Values&) const;
   Result<void> prepare(std::string_view what, const Template&, Deadline until);
-  Result<Answer> execute(std::string_view what, st_mysql_stmt*, const Values&, Deadline until);
+  Result<SqlRows> execute(std::string_view what, st_mysql_stmt*, const Values&, Deadline until);
   // The rest of a call of the client library that was started.
   using Continue = int (*)(int* failed, st_mysql_stmt*, int happened);
   Result<void> go_on(std::string_view what, st_mysql_stmt*, int awaited, int failed, Continue,
@@ -177,16 +153,15 @@ class Connection {
   void end_suspended() noexcept;
   void forget_statements() noexcept;
 
-  const Server at_;
+  const Endpoint at_;
   st_mysql* handle_ = nullptr;
   int fd_ = -1;
   Facts facts_;
   std::string what_;
-  Answer answer_;
-  bool under_way_ = false, broken_ = false;
+  SqlRows answer_;
+  bool under_way_ = false;
   unsigned error_number_ = 0;
   Remedy remedy_ = Remedy::none;
-  std::uint64_t exchanges_ = 0;
   std::int64_t wait_timeout_ = 0;
   Duration row_wait_{};
   std::map<std::string, st_mysql_stmt*> repeated_;  // by name; null: sent once, as text
@@ -195,5 +170,11 @@ class Connection {
   st_mysql_stmt* suspended_ = nullptr;
   Continue continue_ = nullptr;
 };
+
+// What a Client and a LeaseTable get is always a Connection.
+inline Connection& as_connection(SqlSession& s) noexcept { return static_cast<Connection&>(s); }
+inline const Connection& as_connection(const SqlSession& s) noexcept {
+  return static_cast<const Connection&>(s);
+}
 
 }  // namespace dlock::mysql

@@ -89,7 +89,7 @@ const char* or_null(const std::string& s) noexcept { return s.empty() ? nullptr 
 // bound.
 enum class LogIn { done, failed, too_late };
 #ifdef MARIADB_PACKAGE_VERSION
-LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& host,
+LogIn log_in(MYSQL* m, const Options& o, const Endpoint& at, const std::string& host,
              Duration timeout, int answers) {
   const Deadline until = later(Clock::now(), timeout * answers);
   bool late = false;
@@ -118,7 +118,7 @@ LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& ho
   return made ? LogIn::done : late ? LogIn::too_late : LogIn::failed;
 }
 #else
-LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& host,
+LogIn log_in(MYSQL* m, const Options& o, const Endpoint& at, const std::string& host,
              Duration timeout, int) {
   const Deadline until = later(Clock::now(), timeout);
   if (::mysql_real_connect(m, at.socket.empty() ? host.c_str() : nullptr, or_null(o.user),
@@ -130,7 +130,7 @@ LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& ho
 #endif
 
 // Empty ones of a unix socket.
-Result<std::vector<std::string>> addresses_of(const Server& at, Deadline until) {
+Result<std::vector<std::string>> addresses_of(const Endpoint& at, Deadline until) {
   std::vector<std::string> addresses;
   if (!at.socket.empty()) return std::vector<std::string>(1);
   TRY(found, look_up(at.host, at.port, until));
@@ -140,7 +140,7 @@ Result<std::vector<std::string>> addresses_of(const Server& at, Deadline until) 
 
 }  // namespace
 
-Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server,
+Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Endpoint& server,
                                                      Duration timeout, int answers) {
   const Deadline until = later(Clock::now(), timeout);
   TRY(addresses, addresses_of(server, until));
@@ -183,13 +183,13 @@ Result<void> Connection::connect(const Options& o, const std::string& address, D
   if (const LogIn made = log_in(handle_, o, at_, host, timeout, answers); made != LogIn::done) {
     error_number_ = ::mysql_errno(handle_);
     const std::string_view text = ::mysql_error(handle_);
-    Error e = as_login_error("connect", at_.text(), error_number_, text, o.password);
+    Error e = as_login_error("connect", where_, error_number_, text, o.password);
     if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD ||
         text.find("could not be loaded") != text.npos)
       e.message += fmt::format(" ({})", plugin_advice(plugins, text));
     if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request was sent yet
     if (retryable(e.code) && made == LogIn::too_late)
-      e = {Errc::unavailable, no_answer("connect", at_.text()).message};
+      e = {Errc::unavailable, no_answer("connect", where_).message};
     ::mysql_close(handle_);
     handle_ = nullptr;
     return fail(std::move(e));
@@ -203,8 +203,7 @@ Result<void> Connection::connect(const Options& o, const std::string& address, D
   }
   if (o.tls && !::mysql_get_ssl_cipher(handle_)) {
     broken_ = true;
-    return fail(Errc::denied,
-                fmt::format("connect at {}: the server does not speak TLS", at_.text()));
+    return fail(Errc::denied, fmt::format("connect at {}: the server does not speak TLS", where_));
   }
   return {};
 }
@@ -242,7 +241,7 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   if (value("sql_select_limit") != std::to_string(UINT64_MAX))
     return fail(Errc::protocol, fmt::format("connect at {}: sql_select_limit cannot be set for the "
                                             "session, so answers are incomplete",
-                                            at_.text()));
+                                            where_));
   facts_.version = value("version");
   if (const double seconds = std::strtod(value("timestamp").c_str(), nullptr); seconds > 0) {
     facts_.clock = static_cast<Micros>(seconds * 1e6);

@@ -36,6 +36,19 @@ std::string literal(const Value& v) {
                     v);
 }
 
+Result<SqlRows> Connection::ask(std::string_view what, const SqlStatement& statement,
+                                const SqlValues& values, Deadline until) {
+  std::string sql;
+  std::string_view rest = statement.sql;
+  for (std::size_t at; (at = rest.find('$')) != rest.npos; rest.remove_prefix(at + 2)) {
+    sql += rest.substr(0, at);
+    sql += std::visit(Overloaded{[](const std::string& text) { return hex(text); },
+                                 [](auto number) { return std::to_string(number); }},
+                      values[static_cast<std::size_t>(rest[at + 1] - '1')]);
+  }
+  return query(what, sql.append(rest), until);
+}
+
 #ifdef MARIADB_PACKAGE_VERSION
 namespace {
 
@@ -76,7 +89,7 @@ Result<void> Connection::go_on(std::string_view what, MYSQL_STMT* s, int awaited
       broken_ = true;
       suspended_ = s;
       continue_ = go;
-      return fail(no_answer(what, at_.text()));
+      return fail(no_answer(what, where_));
     }
   }
   if (failed != 0) return fail(error(what, ::mysql_stmt_errno(s), ::mysql_stmt_error(s)));
@@ -108,8 +121,8 @@ Result<void> Connection::prepare(std::string_view what, const Template& t, Deadl
   return go_on(what, s, awaited, failed, ::mysql_stmt_prepare_cont, until);
 }
 
-Result<Answer> Connection::execute(std::string_view what, MYSQL_STMT* s, const Values& values,
-                                   Deadline until) {
+Result<SqlRows> Connection::execute(std::string_view what, MYSQL_STMT* s, const Values& values,
+                                    Deadline until) {
   std::vector<MYSQL_BIND> bound;
   for (const Value& v : values) bound.push_back(bind(v));
   if (::mysql_stmt_bind_param(s, bound.data()) != 0)
@@ -119,7 +132,7 @@ Result<Answer> Connection::execute(std::string_view what, MYSQL_STMT* s, const V
   const int awaited = ::mysql_stmt_execute_start(&failed, s);
   TRY_VOID(go_on(what, s, awaited, failed, ::mysql_stmt_execute_cont, until));
   used = true;
-  Answer answer;
+  SqlRows answer;
   answer.affected = ::mysql_stmt_affected_rows(s);
   answer.insert_id = ::mysql_stmt_insert_id(s);
   answer.results = 1;
@@ -135,7 +148,7 @@ bool Connection::prepares(const Template& t, const Values& values) const {
 Result<void> Connection::prepare(std::string_view, const Template&, Deadline) {
   return fail(Errc::internal, "not with this client library");
 }
-Result<Answer> Connection::execute(std::string_view, MYSQL_STMT*, const Values&, Deadline) {
+Result<SqlRows> Connection::execute(std::string_view, MYSQL_STMT*, const Values&, Deadline) {
   return fail(Errc::internal, "not with this client library");
 }
 void Connection::end_suspended() noexcept {}
@@ -143,8 +156,9 @@ void Connection::forget_statements() noexcept {}
 bool Connection::prepares(const Template&, const Values&) const { return false; }
 #endif
 
-Result<Answer> Connection::query(std::string_view what, const Template& t, const Values& values,
-                                 std::string_view before, std::string_view behind, Deadline until) {
+Result<SqlRows> Connection::query(std::string_view what, const Template& t, const Values& values,
+                                  std::string_view before, std::string_view behind,
+                                  Deadline until) {
   if (before.empty() && behind.empty() && prepares(t, values)) {
     error_number_ = 0;
     const bool made = repeated_[t.name] != nullptr;

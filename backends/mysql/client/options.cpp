@@ -136,10 +136,6 @@ void translate(Url& url) {
       }
 }
 
-std::string Server::text() const {
-  return socket.empty() ? fmt::format("{}:{}", host, port) : socket;
-}
-
 bool Options::read_password_again() {
   if (!password_of_cnf) return LoginOptions::read_password_again();
   const auto defaults = client_defaults();

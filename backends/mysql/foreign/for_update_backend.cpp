@@ -114,7 +114,7 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
         until);
     if (locked && !locked->rows.empty()) break;
     const unsigned number = c.error_number();
-    Result<Answer> problem = std::move(locked);
+    Result<SqlRows> problem = std::move(locked);
     if (!c.broken()) TRY_VOID(undo(c, name, until));
     if (!problem && (number == ER_LOCK_WAIT_TIMEOUT || number == mysql_lock_nowait))
       return std::nullopt;
@@ -134,7 +134,7 @@ Result<void> ForUpdateBackend::before_wait(Connection& c, const std::string&, De
 std::string ForUpdateBackend::wait(const std::string& name, double) const {
   return fmt::format("SELECT 1 FROM {} FOR UPDATE", row(name));
 }
-bool ForUpdateBackend::got(const Answer& a) const { return !a.rows.empty(); }
+bool ForUpdateBackend::got(const SqlRows& a) const { return !a.rows.empty(); }
 
 // The record is committed beside the transaction, so that the token stays when that breaks, and
 // must not replace the record of a later holder of the row. It may be sent late by a session A that
@@ -163,14 +163,14 @@ Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& na
                             table_, hex(name), table_, hex(name), server_writes),
                 until);
     if (!found) return fail(found.error());
-    TRY_VOID(writable(c.at().text(), found->text(4) != "1"));
+    TRY_VOID(writable(c.where(), found->text(4) != "1"));
     if (found->text(0) != "1" || found->text(1) != session)
       return fail(Errc::unavailable,
                   "the named lock that proves the session alive could not be taken");
     if (!named) c.names.push_back(lives);
-    const auto newest = found->unsigned_number(2);
+    const auto newest = found->number<std::uint64_t>(2);
     if (newest && found->text(3) == r.owner.hex()) return *newest;
-    TRY(written, client_.run<Answer>(until, true, [&](Connection& beside) {
+    TRY(written, client_.run<SqlRows>(until, true, [&](Connection& beside) {
       return beside.query("record the grant", grant(name, r, newest, session), until);
     }));
     if (written.affected == 1) {
@@ -211,8 +211,8 @@ Result<bool> ForUpdateBackend::beat(Connection& c, const Lease& lease, Duration 
                      fmt::format("SELECT CONNECTION_ID(),IS_USED_LOCK('{}')=CONNECTION_ID()",
                                  life_name(lease.owner, name)),
                      until));
-  if (alive.unsigned_number(0) != c.facts().thread || alive.text(1) != "1") return false;
-  TRY(known, client_.run<Answer>(until, false, [&](Connection& beside) {
+  if (alive.number<std::uint64_t>(0) != c.facts().thread || alive.text(1) != "1") return false;
+  TRY(known, client_.run<SqlRows>(until, false, [&](Connection& beside) {
     return beside.query(
         "renew",
         fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}'", table_, server_clock,
@@ -225,7 +225,7 @@ Result<bool> ForUpdateBackend::beat(Connection& c, const Lease& lease, Duration 
 Result<bool> ForUpdateBackend::give_up(Connection& c, const Lease& lease, Deadline until) {
   const std::string name = name_of(lease.key);
   // The record first: the next holder overwrites it.
-  auto cleared = client_.run<Answer>(until, false, [&](Connection& beside) {
+  auto cleared = client_.run<SqlRows>(until, false, [&](Connection& beside) {
     return beside.query("release",
                         fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}'", table_,
                                     hex(name), lease.owner.hex()),

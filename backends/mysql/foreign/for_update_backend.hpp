@@ -24,7 +24,7 @@ class ForUpdateBackend final : public HeldBackend {
                                               Deadline) override;
   Result<void> before_wait(Connection&, const std::string&, Deadline) override;
   std::string wait(const std::string&, double seconds) const override;
-  bool got(const Answer&) const override;
+  bool got(const SqlRows&) const override;
   Result<FencingToken> note(Connection&, const std::string&, const Request&, Deadline) override;
   Result<bool> beat(Connection&, const Lease&, Duration, Deadline) override;
   Result<bool> give_up(Connection&, const Lease&, Deadline) override;

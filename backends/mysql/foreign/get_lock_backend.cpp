@@ -80,7 +80,7 @@ Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const
 std::string GetLockBackend::wait(const std::string& name, double seconds) const {
   return fmt::format("SELECT GET_LOCK({},{:.3f})", lock_name(name), seconds);
 }
-bool GetLockBackend::got(const Answer& a) const { return a.text(0) == "1"; }
+bool GetLockBackend::got(const SqlRows& a) const { return a.text(0) == "1"; }
 
 Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name, const Request& r,
                                           Deadline until) {
@@ -125,7 +125,7 @@ Result<void> GetLockBackend::undo(Connection& c, const std::string& name, Deadli
 Result<std::uint64_t> GetLockBackend::session_of(Connection& c, const std::string& name,
                                                  Deadline until) {
   TRY(r, c.query("look", fmt::format("SELECT IS_USED_LOCK({})", lock_name(name)), until));
-  return r.unsigned_number(0).value_or(0);
+  return r.number<std::uint64_t>(0).value_or(0);
 }
 
 }  // namespace dlock::mysql

@@ -20,7 +20,7 @@ class GetLockBackend final : public HeldBackend {
   Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&,
                                               Deadline) override;
   std::string wait(const std::string&, double seconds) const override;
-  bool got(const Answer&) const override;
+  bool got(const SqlRows&) const override;
   Result<FencingToken> note(Connection&, const std::string&, const Request&, Deadline) override;
   Result<bool> beat(Connection&, const Lease&, Duration, Deadline) override;
   Result<bool> give_up(Connection&, const Lease&, Deadline) override;

@@ -38,7 +38,7 @@ class HeldBackend : public SqlHeldBackend<NamedBackend> {
   virtual Result<void> before_wait(Connection&, const std::string&, Deadline) { return {}; }
   // A statement that waits in the server for at most `seconds`, and the meaning of its answer.
   virtual std::string wait(const std::string& name, double seconds) const = 0;
-  virtual bool got(const Answer&) const = 0;
+  virtual bool got(const SqlRows&) const = 0;
   // Writes the record of a lock that the session has. Over `c` itself, or another connection.
   virtual Result<FencingToken> note(Connection& c, const std::string& name, const Request&,
                                     Deadline until) = 0;

@@ -140,7 +140,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
       if (Clock::now() < answer_by_) return waiting();
       return failed({Errc::unavailable, "wait: no answer in time"});
     }
-    if (backend_.got(**answer)) {
+    if (backend_.got(answer->value().front())) {
       ++backend_.wakeups_;
       const Deadline until = backend_.client_.usual_deadline(), sent = Clock::now();
       // No table is created here: that would end the transaction that has the lock.
@@ -157,7 +157,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
 }
 
 Result<void> HeldWaiter::cancel() {
-  (void)backend_.client_.end_wait(connection_);
+  (void)backend_.client_.end_wait(connection_.get());
   if (connection_ && !connection_->under_way() && !connection_->broken() &&
       backend_.undo(*connection_, name_, backend_.client_.usual_deadline()))
     backend_.client_.give_back(std::move(connection_));

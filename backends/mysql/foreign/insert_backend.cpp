@@ -42,7 +42,7 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
                             server_writes, rows_, text_hex(name), mark(r.owner), server_clock,
                             r.ttl.count()),
                 until);
-    TRY_VOID(writable(c.at().text(), made && made->affected == 0));
+    TRY_VOID(writable(c.where(), made && made->affected == 0));
     if (!made) {
       if (c.error_number() != ER_DUP_ENTRY) return fail(std::move(made.error()));
       // Ours by an earlier request, whose reply was lost: it lasts from now, like a renewal.
@@ -96,7 +96,7 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
                              "SELECT fence FROM {0} WHERE name={3} AND owner='{4}'",
                              table_, server_clock, ttl.count(), hex(name), owner.hex()),
                  until));
-  if (const auto token = t.unsigned_number(0)) return std::optional<FencingToken>{*token};
+  if (const auto token = t.number<std::uint64_t>(0)) return std::optional<FencingToken>{*token};
   // A row without a record: its writer was cut off between the two, or the record was deleted.
   TRY(key, Key::parse(std::string_view{name}.substr(client_.options().prefix.size())));
   Request again{key, owner};
@@ -114,7 +114,7 @@ Result<bool> InsertBackend::release_over(Connection& c, const std::string& name,
                      table_, hex(name), owner.hex(), rows_, text_hex(name), mark(owner),
                      end_of_lease, server_clock),
                  until));
-  return r.number(0).value_or(0) > 0;
+  return r.number<std::int64_t>(0).value_or(0) > 0;
 }
 
 // Exactly the row that was seen, unchanged: a foreign one may be replaced at any time.

@@ -39,13 +39,13 @@ Result<LockRow> NamedBackend::read_record(Connection& c, const std::string& name
   if (!r && c.remedy() == Remedy::create) return found;  // nor is the table of those
   if (!r) return fail(std::move(r.error()));
   found.exists = r->has(0);
-  found.fence = r->unsigned_number(0).value_or(0);
+  found.fence = r->number<std::uint64_t>(0).value_or(0);
   found.owner = r->text(1);
-  found.conn = r->unsigned_number(2).value_or(0);
-  found.granted = r->number(3).value_or(0);
+  found.conn = r->number<std::uint64_t>(2).value_or(0);
+  found.granted = r->number<std::int64_t>(3).value_or(0);
   found.who = Identity::decode(r->text(5));
-  found.now = r->number(6).value_or(0);
-  const Micros until_then = r->number(4).value_or(0);
+  found.now = r->number<std::int64_t>(6).value_or(0);
+  const Micros until_then = r->number<std::int64_t>(4).value_or(0);
   found.left = until_then - found.now;
   found.ours = r->text(7) == "1";
   found.held = found.ours || r->text(8) == "1";
@@ -69,7 +69,7 @@ Result<std::vector<std::string>> NamedBackend::names() {
   TRY_VOID(can_list(prefix));
   std::vector<std::string> names;
   for (const Rows& kept : rows()) {
-    TRY(found, client_.run_if_there<Answer>([&](Connection& c) {
+    TRY(found, client_.run_if_there<SqlRows>([&](Connection& c) {
       return c.query(
           "list",
           fmt::format("SELECT `{0}` FROM `{1}` WHERE LEFT(CAST(`{0}` AS BINARY),{2})={3}{4}",

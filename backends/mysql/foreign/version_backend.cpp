@@ -24,11 +24,11 @@ Result<VersionBackend::Row> VersionBackend::read(Connection& c, const std::strin
                  until));
   Row row;
   row.exists = r.has(0);
-  row.version = r.unsigned_number(0).value_or(0);
-  row.fence = r.unsigned_number(1).value_or(0);
+  row.version = r.number<std::uint64_t>(0).value_or(0);
+  row.fence = r.number<std::uint64_t>(1).value_or(0);
   row.owner = r.text(2);
-  row.until = r.number(3).value_or(0);
-  row.now = r.number(4).value_or(0);
+  row.until = r.number<std::int64_t>(3).value_or(0);
+  row.now = r.number<std::int64_t>(4).value_or(0);
   row.read_only = r.text(5) != "1";
   return row;
 }
@@ -50,7 +50,7 @@ Result<RowBackend::Try> VersionBackend::try_over(Connection& c, const std::strin
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
     const Deadline sent = Clock::now();
     TRY(row, read(c, name, until));
-    TRY_VOID(writable(c.at().text(), row.read_only));
+    TRY_VOID(writable(c.where(), row.read_only));
     if (!row.exists) {
       TRY_VOID(c.query(
           "make the lock",

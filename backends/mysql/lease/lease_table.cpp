@@ -70,33 +70,27 @@ LeaseTable::LeaseTable(Setup setup)
     : SqlLeaseTable(setup),
       take_{"dlock_take", take_in_sql(setup.clock)},
       give_{"dlock_give", give_in_sql(setup.clock, false)},
-      give_run_{"dlock_give_run", give_in_sql(setup.clock, true)} {}
+      give_run_{"dlock_give_run", give_in_sql(setup.clock, true)},
+      waking_(statements(true)),
+      polling_(statements(false)) {}
 
-void LeaseTable::adapt(const Connection& c, const Options& o) noexcept {
-  const Facts& f = c.facts();
-  set_wakes(!f.galera && !f.proxied && !o.poll, f.galera ? o.clock_skew.count() : 0);
+void LeaseTable::adapt(const SqlSession& s, const SqlOptions& o) noexcept {
+  const Facts& f = as_connection(s).facts();
+  setup_.wakes = !f.galera && !f.proxied && !o.poll;
+  setup_.skew = f.galera ? o.clock_skew.count() : 0;
 }
 
-bool LeaseTable::unclear(const Connection& c) noexcept {
-  return c.broken() || c.error_number() == ER_QUERY_INTERRUPTED;
+bool LeaseTable::is_unclear(const SqlSession& s) const noexcept {
+  return s.broken() || as_connection(s).error_number() == ER_QUERY_INTERRUPTED;
 }
 
-Result<void> LeaseTable::keep_session(Connection& c, Duration ttl, Deadline until) {
-  return c.wait_timeout(std::max<Duration>(ttl + 15s, 120s), until);
+Result<void> LeaseTable::keep_session(SqlSession& s, Duration ttl, Deadline until) {
+  return as_connection(s).wait_timeout(std::max<Duration>(ttl + 15s, 120s), until);
 }
 
-Result<void> LeaseTable::make_row(Connection& c, const Attempt& a, Deadline until) {
-  TRY_VOID(c.query(
-      "make the lock",
-      fmt::format(
-          "INSERT IGNORE INTO dlock_lock(name,version,fence,state,updated) VALUES({},{},0,{},{})",
-          hex(a.name), unique_number(), hex(encode({a.key, {}, {}})), setup_.clock),
-      until));
-  return {};
-}
-
-Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c, const Attempt& a,
-                                                                  Deadline until) {
+Result<std::optional<SqlLeaseDecision>> LeaseTable::take_free(SqlSession& s, const Attempt& a,
+                                                              Deadline until) {
+  Connection& c = as_connection(s);
   const Deadline sent = Clock::now();
   const auto bound =
       c.server_time(until - std::min<Clock::duration>(c.row_wait(), (until - sent) / 2));
@@ -122,14 +116,14 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   mine.token = r.insert_id;
   mine.since = now;
   mine.deadline = now + a.request.ttl;
-  Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = version};
+  Decision out{.answer = answer, .held = false, .sent = sent, .now = now, .version = version};
   std::get<LockState::Granted>(out.answer).token = r.insert_id;
-  out.known = {version, r.insert_id, {a.key, decided.holders, {{a.request.owner, now}}}, bell};
+  out.written = {version, r.insert_id, {a.key, decided.holders, {{a.request.owner, now}}}, bell};
   return out;
 }
 
-Result<Answer> LeaseTable::give(Connection& c, const std::string& name, const Change& change,
-                                bool quietly, std::string_view behind, Deadline until) {
+Result<SqlRows> LeaseTable::give(Connection& c, const std::string& name, const Change& change,
+                                 bool quietly, std::string_view behind, Deadline until) {
   Values values;
   if (const auto& run = change.run)
     values = {Bytes{padded(run->token)}, Bytes{padded(run->token) + ' '},
@@ -142,8 +136,9 @@ Result<Answer> LeaseTable::give(Connection& c, const std::string& name, const Ch
       c.query("write the lock", change.run ? give_run_ : give_, values, "", behind, until));
 }
 
-Result<bool> LeaseTable::give_back(Connection& c, const std::string& name, const Change& change,
-                                   std::string& bell, Deadline until) {
+Result<bool> LeaseTable::write_release(SqlSession& s, const std::string& name, const Change& change,
+                                       std::string& bell, Deadline until) {
+  Connection& c = as_connection(s);
   const bool belled = !bell.empty() && c.bell == bell;
   if (belled) {
     TRY(r, give(c, name, change, true, "", until));
@@ -171,7 +166,7 @@ Result<bool> LeaseTable::give_back(Connection& c, const std::string& name, const
 
 std::string LeaseTable::swap_in_sql(const std::string& name, const Change& change,
                                     std::string_view also) const {
-  const Known& next = change.next;
+  const SqlWrittenRow& next = change.next;
   return fmt::format(
       "UPDATE dlock_lock l SET state={},version={},fence={},updated={}{} WHERE name={} AND "
       "version={}",
@@ -179,22 +174,23 @@ std::string LeaseTable::swap_in_sql(const std::string& name, const Change& chang
       change.version);
 }
 
-Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Change& change,
-                              Deadline until) {
+Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Change& change,
+                               Deadline until) {
   std::string also;
   if (const auto& run = change.run)
     also = "," + run_in_sql(setup_.clock, hex(padded(run->token)), hex(padded(run->token) + ' '),
                             hex(fmt::format(" {} ", run->ended)), std::to_string(run->granted),
                             hex(' ' + run->who));
-  TRY(r, c.query("write the lock", swap_in_sql(name, change, also), until));
+  TRY(r, as_connection(s).query("write the lock", swap_in_sql(name, change, also), until));
   return r.affected == 1;
 }
 
 // The end of a grant for a key that was read needs no wake-up, unless there are rows of other
 // waiters. Behind it, and only if it was made: its row goes, those of the dead before it, and those
 // that were passed; then the name by which the next one that may run beside it moves up.
-Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, Known& next,
+Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, SqlWrittenRow& next,
                                std::uint64_t passed, Deadline until) {
+  Connection& c = as_connection(s);
   const std::string me = a.request.owner.hex(), queueing = "dq:" + me;
   std::string sql = swap_in_sql(
       a.name, {row.version, next},
@@ -211,35 +207,15 @@ Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, 
   const auto r = c.query("write the lock", sql, until);
   // Its UPDATE has an answer: the grant is committed, or not. A row that cannot be deleted does not
   // undo it: it counts for nothing while we hold the key, and then as that of a dead waiter.
-  const Answer& got = r ? *r : c.answered();
+  const SqlRows& got = r ? *r : c.answered();
   if (got.results == 0) return fail(r.error());
   if (got.affected > 1) std::erase(c.names, queueing);
   return got.affected > 0;
 }
 
-Result<bool> LeaseTable::write_revoked(Connection& c, const std::string& name,
-                                       std::uint64_t version, FencingToken newest, Deadline until) {
-  TRY(r, c.query("ask the holder to stop",
-                 fmt::format("UPDATE dlock_lock SET revoked={} WHERE name={} AND version={}",
-                             newest, hex(name), version),
-                 until));
-  return r.affected == 1;
-}
-
-Result<bool> LeaseTable::write_start(Connection& c, const std::string& name, std::uint64_t version,
-                                     const std::optional<Start>& start, Deadline until) {
-  const std::string at = start ? std::to_string(start->at) : "NULL",
-                    end = start ? std::to_string(start->until) : "NULL";
-  TRY(r, c.query("note the start",
-                 fmt::format("UPDATE dlock_lock SET started={},started_until={},version={} WHERE "
-                             "name={} AND version={}",
-                             at, end, unique_number(), hex(name), version),
-                 until));
-  return r.affected == 1;
-}
-
-void LeaseTable::adopt(Connection& c, const std::string& name, const LockState::Holder& h,
-                       Known& known, Deadline until) {
+void LeaseTable::claim_locks(SqlSession& s, const std::string& name, const LockState::Holder& h,
+                             SqlWrittenRow& known, Deadline until) {
+  Connection& c = as_connection(s);
   const std::string lock = hold_name(h.owner);
   const auto named = c.query("take the name", fmt::format("SELECT GET_LOCK('{}',0)", lock), until);
   if (named && named->text(0) == "1") c.names.push_back(lock);
@@ -250,8 +226,9 @@ void LeaseTable::adopt(Connection& c, const std::string& name, const LockState::
                 until);
 }
 
-Result<void> LeaseTable::end_locks(Connection& c, const std::string&, const Owner& owner,
-                                   const std::string& bell, bool, Deadline until) {
+Result<void> LeaseTable::release_locks(SqlSession& s, const std::string&, const Owner& owner,
+                                       const std::string& bell, bool, Deadline until) {
+  Connection& c = as_connection(s);
   std::string sql;
   const auto end = [&](const std::string& lock) {
     sql += fmt::format("{}RELEASE_LOCK('{}')", sql.empty() ? "DO " : ",", lock);
@@ -281,31 +258,8 @@ Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, con
   return {};
 }
 
-Result<bool> LeaseTable::cancel(Connection& c, const std::string& name, const Owner& me, int,
-                                Deadline until) {
-  const auto left = c.query(
-      "leave the queue",
-      fmt::format("DELETE FROM dlock_wait WHERE name={} AND owner='{}'", hex(name), me.hex()),
-      until);
-  // a row that cannot be deleted keeps no grant
-  const auto held = release(c, name, me, nullptr, until);
-  if (!left) return fail(left.error());
-  if (!held) return fail(held.error());
-  TRY_VOID(end_locks(c, name, me, "", false, until));
-  return *held;
-}
-
-Result<void> LeaseTable::say_alive(Connection& c, const std::string& name, const Owner& me,
-                                   Deadline until) {
-  TRY_VOID(c.query("stay in the queue",
-                   fmt::format("UPDATE dlock_wait SET live={}+{} WHERE name={} AND owner='{}'",
-                               setup_.clock, setup_.patience, hex(name), me.hex()),
-                   until));
-  return {};
-}
-
-Result<void> LeaseTable::erase(Connection& c, const std::string& name, Deadline until) {
-  TRY_VOID(c.query(
+Result<void> LeaseTable::erase(SqlSession& s, const std::string& name, Deadline until) {
+  TRY_VOID(as_connection(s).query(
       "remove",
       fmt::format("DELETE FROM dlock_wait WHERE name={0};DELETE FROM dlock_lock WHERE name={0}",
                   hex(name)),

@@ -39,66 +39,44 @@
 #include <string>
 #include <vector>
 #include "mysql/client/client.hpp"
-#include "sql/sql_lease_backend.hpp"
 #include "sql/sql_lease_table.hpp"
 
 namespace dlock::mysql {
 
-class LeaseTable final : public SqlLeaseTable<Connection, Answer> {
+class LeaseTable final : public SqlLeaseTable {
  public:
-  // A session has the names of an owner, whatever keys that has.
-  static constexpr bool locks_by_owner = true;
   explicit LeaseTable(Setup setup = {.clock = server_clock});
-  // What a session is and can decides how waiters wake, and never which owner may hold the lock.
-  void adapt(const Connection&, const Options&) noexcept;
 
-  // Waits for a named lock, and reads behind that: listen() sends both, waited() reads the answer.
-  Result<void> listen(Connection&, Attempt&, const std::string& lock, Duration wait);
-  Result<Waited> waited(Connection&, Attempt&, Answer, Deadline sent, Deadline until);
-  // After a wait that failed: true if the chain of waiters was too deep for the server's deadlock
-  // search. Then it waits further ahead.
-  static bool may_wait_further(const Connection&, Attempt&);
-  // After an error: whether the request may have been carried out. If interrupted, it may have been
-  // only the wake-up.
-  static bool unclear(const Connection&) noexcept;
-  // A session that is silent for longer than this is closed by the server.
-  static Result<void> keep_session(Connection&, Duration ttl, Deadline until);
-
-  Result<Row> read_row(Connection&, const std::string& name, Deadline until) override;
-  // Releases the session's bell if that is `bell`, and those of the owner's named locks that the
-  // session has.
-  Result<void> end_locks(Connection&, const std::string& name, const Owner&,
-                         const std::string& bell, bool rung, Deadline until);
-  // Another session is that of the grant from now on: it has its name, and `wake` is cleared.
-  void adopt(Connection&, const std::string& name, const LockState::Holder&, Known&,
-             Deadline until);
-  // Leaves the queue and releases a grant. True: it was held.
-  Result<bool> cancel(Connection&, const std::string& name, const Owner&, int, Deadline until);
-
-  Result<std::size_t> ahead(Connection&, const std::string& name, const Owner&, Deadline until);
-  Result<void> say_alive(Connection&, const std::string& name, const Owner&, Deadline until);
-  Result<std::vector<std::string>> keys(Connection&, const std::string& prefix, Deadline until);
-  Result<std::vector<LockState::Waiter>> waiters(Connection&, const std::string& name,
-                                                 Deadline until);
-  Result<void> erase(Connection&, const std::string& name, Deadline until);
+  void adapt(const SqlSession&, const SqlOptions&) noexcept override;
+  bool locks_by_owner() const noexcept override { return true; }
+  Result<void> listen(SqlSession&, Attempt&, const std::string& lock, Duration wait) override;
+  Result<SqlQueueRow> waited(SqlSession&, Attempt&, SqlAnswers, Deadline sent,
+                             Deadline until) override;
+  bool may_wait_further(const SqlSession&, Attempt&) override;
+  // A request that was interrupted may have been carried out except for the wake-up.
+  bool is_unclear(const SqlSession&) const noexcept override;
+  Result<void> keep_session(SqlSession&, Duration ttl, Deadline until) override;
+  Result<void> release_locks(SqlSession&, const std::string& name, const Owner&,
+                             const std::string& wake, bool woken, Deadline until) override;
+  void claim_locks(SqlSession&, const std::string& name, const LockState::Holder&, SqlWrittenRow&,
+                   Deadline until) override;
+  Result<Row> read_row(SqlSession&, const std::string& name, Deadline until) override;
+  Result<void> erase(SqlSession&, const std::string& name, Deadline until) override;
 
  private:
-  bool takes_free(const Connection& c) const override { return !c.facts().statement_log; }
-  Result<std::optional<Answered>> take_free(Connection&, const Attempt&, Deadline until) override;
-  Result<Row> read(Connection&, Attempt&, bool join, Deadline until) override;
-  Result<void> make_row(Connection&, const Attempt&, Deadline until) override;
-  Result<bool> grant(Connection&, const Attempt&, const Row&, Known& next, std::uint64_t passed,
-                     Deadline until) override;
-  Result<bool> swap(Connection&, const std::string& name, const Change&, Deadline until) override;
-  Result<bool> give_back(Connection&, const std::string& name, const Change&, std::string& bell,
-                         Deadline until) override;
-  Result<bool> write_revoked(Connection&, const std::string& name, std::uint64_t version,
-                             FencingToken, Deadline until) override;
-  Result<bool> write_start(Connection&, const std::string& name, std::uint64_t version,
-                           const std::optional<Start>&, Deadline until) override;
-  Result<Answer> all_ahead(Connection&, const Attempt&, const Row&, Deadline until) override;
-  Result<std::optional<Answer>> count_ahead(Connection&, const Attempt&, const Row&,
-                                            Deadline until) override;
+  const SqlLeaseStatements& statements() const noexcept override {
+    return setup_.wakes ? waking_ : polling_;
+  }
+  bool takes_free(const SqlSession& s) const override {
+    return !as_connection(s).facts().statement_log;
+  }
+  Result<std::optional<Decision>> take_free(SqlSession&, const Attempt&, Deadline until) override;
+  Result<Row> read(SqlSession&, Attempt&, bool join, Deadline until) override;
+  Result<bool> grant(SqlSession&, const Attempt&, const Row&, SqlWrittenRow& next,
+                     std::uint64_t passed, Deadline until) override;
+  Result<bool> write(SqlSession&, const std::string& name, const Change&, Deadline until) override;
+  Result<bool> write_release(SqlSession&, const std::string& name, const Change&, std::string& wake,
+                             Deadline until) override;
   std::string lock_of(const LockState::Waiter&) const override;
   std::string lock_of(const LockState::Holder&, const Row&) const override;
 
@@ -108,24 +86,25 @@ class LeaseTable final : public SqlLeaseTable<Connection, Answer> {
     bool marked = false;  // `waiters`
   };
   Result<Read> read_once(Connection&, Attempt&, bool join, Deadline until);
-  Result<Read> completed(Connection&, Attempt&, const Answer&, Deadline sent, Deadline until);
+  Result<Read> completed(Connection&, Attempt&, const SqlRows&, Deadline sent, Deadline until);
+  SqlLeaseStatements statements(bool wakes) const;
   std::string read_in_sql(const Connection&, const Attempt&) const;
   std::string join_in_sql(const Connection&, const Attempt&) const;
   std::string swap_in_sql(const std::string& name, const Change&, std::string_view also) const;
   std::vector<std::string> missing_names(const Connection&, const Attempt&) const;
-  std::string alive(std::string_view row) const;  // an SQL condition
-  Result<Answer> give(Connection&, const std::string& name, const Change&, bool quietly,
-                      std::string_view behind, Deadline until);
+  std::string alive(std::string_view row) const { return alive(row, setup_.wakes); }
+  std::string alive(std::string_view row, bool wakes) const;  // an SQL condition
+  Result<SqlRows> give(Connection&, const std::string& name, const Change&, bool quietly,
+                       std::string_view behind, Deadline until);
   Result<void> leave_queue(Connection&, const std::string& name, const Owner&,
                            std::optional<std::uint64_t> ticket, Deadline until);
 
   const Template take_, give_, give_run_;
+  const SqlLeaseStatements waking_, polling_;
 };
 
 std::string hold_name(const Owner&);
 // Of a request of several statements: with fewer results than those the outcome is not known.
-Result<Answer> all_of(Connection&, std::string_view what, unsigned statements, Result<Answer>);
-
-using LeaseBackend = SqlLeaseBackend<Client, LeaseTable>;
+Result<SqlRows> all_of(Connection&, std::string_view what, unsigned statements, Result<SqlRows>);
 
 }  // namespace dlock::mysql

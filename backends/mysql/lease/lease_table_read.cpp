@@ -27,7 +27,8 @@ bool is_on(std::string_view variable) { return variable != "0" && variable != "O
 
 }  // namespace
 
-Result<Answer> all_of(Connection& c, std::string_view what, unsigned statements, Result<Answer> r) {
+Result<SqlRows> all_of(Connection& c, std::string_view what, unsigned statements,
+                       Result<SqlRows> r) {
   if (!r || r->results == statements) return r;
   c.distrust();
   return fail(Errc::timed_out, fmt::format("{}: an answer is missing", what));
@@ -44,11 +45,11 @@ std::string LeaseTable::lock_of(const LockState::Holder& h, const Row& row) cons
 
 // A waiter is alive while its session has its name, or for its announced time. A name that this
 // very session waited for and got proves nothing.
-std::string LeaseTable::alive(std::string_view row) const {
+std::string LeaseTable::alive(std::string_view row, bool wakes) const {
   const std::string name =
       fmt::format("IS_USED_LOCK(CONCAT(IF({0}.mode='X','dl:','dq:'),{0}.owner))", row);
   const std::string by_time = fmt::format("{}.live>{}", row, setup_.clock);
-  if (!setup_.wakes) return by_time;
+  if (!wakes) return by_time;
   return fmt::format("IF({}.live=0,COALESCE({},CONNECTION_ID())<>CONNECTION_ID(),{})", row, name,
                      by_time);
 }
@@ -115,13 +116,13 @@ Result<LeaseTable::Read> LeaseTable::read_once(Connection& c, Attempt& a, bool j
   return completed(c, a, r, sent, until);
 }
 
-Result<LeaseTable::Read> LeaseTable::completed(Connection& c, Attempt& a, const Answer& r,
+Result<LeaseTable::Read> LeaseTable::completed(Connection& c, Attempt& a, const SqlRows& r,
                                                Deadline sent, Deadline until) {
-  TRY(row, parse_row(r, c.at().text(), sent));
+  TRY(row, parse_row(r, c.where(), sent));
   if (!row.exists) return Read{std::move(row)};
   row.wake = r.text(14);
   row.read_only = is_on(r.text(15));
-  TRY_VOID(writable(c.at().text(), row.read_only));
+  TRY_VOID(writable(c.where(), row.read_only));
   a.give_up.clear();
   std::size_t at = usual_columns;
   for (const std::string& name : missing_names(c, a))
@@ -130,7 +131,47 @@ Result<LeaseTable::Read> LeaseTable::completed(Connection& c, Attempt& a, const 
   return Read{std::move(row), r.has(12) || r.has(13), r.text(11) != "0"};
 }
 
-Result<LeaseTable::Row> LeaseTable::read(Connection& c, Attempt& a, bool join, Deadline until) {
+SqlLeaseStatements LeaseTable::statements(bool wakes) const {
+  const std::string lives = alive("w", wakes);
+  // To inspect a key, the names of our own session count: that session does not wait.
+  const std::string shown =
+      wakes ? fmt::format(
+                  "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:','dq:'),w.owner)) IS "
+                  "NOT NULL,w.live>{})",
+                  setup_.clock)
+            : lives;
+  const auto statement = [](std::string sql) { return SqlStatement{"", std::move(sql)}; };
+  return {
+      .make_row = statement(fmt::format("INSERT IGNORE INTO dlock_lock(name,version,fence,state,"
+                                        "updated) VALUES($1,$3,0,$2,{})",
+                                        setup_.clock)),
+      .revoke = statement("UPDATE dlock_lock SET revoked=$3 WHERE name=$1 AND version=$2"),
+      .start = statement("UPDATE dlock_lock SET started=NULLIF($3,0),started_until=NULLIF($4,0),"
+                         "version=$5 WHERE name=$1 AND version=$2"),
+      .stay = statement(
+          fmt::format("UPDATE dlock_wait SET live={}+$3 WHERE name=$1 AND owner=$2", setup_.clock)),
+      .leave = statement("DELETE FROM dlock_wait WHERE name=$1 AND owner=$2"),
+      .ahead = statement(fmt::format(
+          "SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON m.name=w.name AND m.owner=$2 "
+          "WHERE w.name=$1 AND w.ticket<m.ticket AND {}",
+          lives)),
+      .all_ahead = statement(fmt::format(
+          "SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name=$1 AND "
+          "w.ticket<$2 AND w.owner<>$3 AND {} ORDER BY w.ticket",
+          lives)),
+      .count_ahead = statement(
+          wakes ? fmt::format("SELECT COUNT(*),MAX(w.since),MAX(w.ticket) FROM dlock_wait w WHERE "
+                              "w.name=$1 AND w.ticket<$2 AND {}",
+                              lives)
+                : ""),
+      .waiters = statement(fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits,w.who FROM "
+                                       "dlock_wait w WHERE w.name=$1 AND {} ORDER BY w.ticket",
+                                       shown)),
+      .keys = statement("SELECT name FROM dlock_lock WHERE LEFT(name,LENGTH($1))=$1")};
+}
+
+Result<SqlLeaseRow> LeaseTable::read(SqlSession& s, Attempt& a, bool join, Deadline until) {
+  Connection& c = as_connection(s);
   TRY(one, read_once(c, a, join, until));
   Row& row = one.row;
   if (!row.exists) return std::move(row);
@@ -152,105 +193,48 @@ Result<LeaseTable::Row> LeaseTable::read(Connection& c, Attempt& a, bool join, D
   return std::move(whole.row);
 }
 
-Result<void> LeaseTable::listen(Connection& c, Attempt& a, const std::string& lock, Duration wait) {
+Result<void> LeaseTable::listen(SqlSession& s, Attempt& a, const std::string& lock, Duration wait) {
+  Connection& c = as_connection(s);
   const double seconds = std::max(0.001, std::chrono::duration<double>(wait).count());
   a.give_up = lock;
   return c.send("wait", fmt::format("SELECT {},GET_LOCK('{}',{:.3f});{}", setup_.clock, lock,
                                     seconds, read_in_sql(c, a)));
 }
 
-Result<LeaseTable::Waited> LeaseTable::waited(Connection& c, Attempt& a, Answer r, Deadline sent,
-                                              Deadline until) {
-  TRY(both, all_of(c, "wait", 2, std::move(r)));
-  if (both.rows.empty()) return fail(malformed_reply("wait", c.at().text()));
+Result<SqlQueueRow> LeaseTable::waited(SqlSession& s, Attempt& a, SqlAnswers answers, Deadline sent,
+                                       Deadline until) {
+  Connection& c = as_connection(s);
+  TRY(both, all_of(c, "wait", 2, std::move(answers.front())));
+  if (both.rows.empty()) return fail(malformed_reply("wait", c.where()));
   a.distance = Attempt{}.distance;
   const bool obtained = both.text(1) == "1";
-  const auto began = both.number(0);
+  const auto began = both.number<std::int64_t>(0);
   both.rows.erase(both.rows.begin());
   TRY(one, completed(c, a, both, sent, until));
   if (one.row.ticket && !one.marked) {
     TRY(again, read(c, a, false, until));
-    return Waited{obtained, std::move(again)};
+    return SqlQueueRow{obtained, std::move(again)};
   }
   count_wait(one.row, began);
-  return Waited{obtained, std::move(one.row)};
+  return SqlQueueRow{obtained, std::move(one.row)};
 }
 
-bool LeaseTable::may_wait_further(const Connection& c, Attempt& a) {
-  if (c.remedy() != Remedy::later) return false;
+bool LeaseTable::may_wait_further(const SqlSession& s, Attempt& a) {
+  if (s.remedy() != Remedy::later) return false;
   a.distance = std::min(a.distance * 2, 1024u);
   return true;
 }
 
-Result<LeaseTable::Row> LeaseTable::read_row(Connection& c, const std::string& name,
-                                             Deadline until) {
+Result<SqlLeaseRow> LeaseTable::read_row(SqlSession& s, const std::string& name, Deadline until) {
   const Deadline sent = Clock::now();
-  TRY(r, c.query("read the lock",
-                 fmt::format("{},@@global.read_only FROM dlock_lock l WHERE l.name={}",
-                             columns(setup_.clock), hex(name)),
-                 until));
-  TRY(row, parse_row(r, c.at().text(), sent));
+  TRY(r,
+      as_connection(s).query("read the lock",
+                             fmt::format("{},@@global.read_only FROM dlock_lock l WHERE l.name={}",
+                                         columns(setup_.clock), hex(name)),
+                             until));
+  TRY(row, parse_row(r, s.where(), sent));
   row.read_only = row.exists && is_on(r.text(10));
   return std::move(row);
-}
-
-Result<Answer> LeaseTable::all_ahead(Connection& c, const Attempt& a, const Row& row,
-                                     Deadline until) {
-  return c.query(
-      "read the queue",
-      fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE "
-                  "w.name={}{} AND w.owner<>'{}' AND {} ORDER BY w.ticket",
-                  hex(a.name), row.ticket ? fmt::format(" AND w.ticket<{}", *row.ticket) : "",
-                  a.request.owner.hex(), alive("w")),
-      until);
-}
-
-Result<std::optional<Answer>> LeaseTable::count_ahead(Connection& c, const Attempt& a,
-                                                      const Row& row, Deadline until) {
-  if (!setup_.wakes) return std::nullopt;
-  TRY(r, c.query("read the queue",
-                 fmt::format("SELECT COUNT(*),MAX(w.since),MAX(w.ticket) FROM dlock_wait w WHERE "
-                             "w.name={} AND w.ticket<{} AND {}",
-                             hex(a.name), row.ticket.value_or(INT64_MAX), alive("w")),
-                 until));
-  return std::move(r);
-}
-
-// ---- for people --------------------------------------------------------------------------------
-
-Result<std::size_t> LeaseTable::ahead(Connection& c, const std::string& name, const Owner& me,
-                                      Deadline until) {
-  TRY(r, c.query("read the queue",
-                 fmt::format("SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON m.name=w.name "
-                             "AND m.owner='{}' WHERE w.name={} AND w.ticket<m.ticket AND {}",
-                             me.hex(), hex(name), alive("w")),
-                 until));
-  return static_cast<std::size_t>(r.number(0).value_or(0));
-}
-
-Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const std::string& name,
-                                                           Deadline until) {
-  // Our own session's names count here: an inspecting session does not wait.
-  const std::string here = setup_.wakes ? fmt::format(
-                                              "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:',"
-                                              "'dq:'),w.owner)) IS NOT NULL,w.live>{})",
-                                              setup_.clock)
-                                        : fmt::format("w.live>{}", setup_.clock);
-  TRY(r, c.query("read the queue",
-                 fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits,w.who FROM dlock_wait w "
-                             "WHERE w.name={} AND {} ORDER BY w.ticket",
-                             hex(name), here),
-                 until));
-  return waiters_in(r);
-}
-
-Result<std::vector<std::string>> LeaseTable::keys(Connection& c, const std::string& prefix,
-                                                  Deadline until) {
-  TRY(r, c.query("list the locks",
-                 fmt::format("SELECT name FROM dlock_lock WHERE LEFT(name,{})={}", prefix.size(),
-                             hex(prefix)),
-                 until));
-  return names_in(r, prefix.size());
 }
 
 }  // namespace dlock::mysql

@@ -42,7 +42,7 @@ Result<bool> AdvisoryBackend::beat(Connection& c, const Lease& lease, Duration t
   const Call calls[] = {silence(ttl), {sql_.beat, {lock.value}}};
   TRY_VOID(c.send("renew", calls, until));
   TRY(answers, c.receive({until}));
-  if (!answers) return fail(no_answer("renew", c.at().text()));
+  if (!answers) return fail(no_answer("renew", c.where()));
   return answers->back().text(0) == "t";
 }
 
@@ -71,8 +71,8 @@ Result<Released> AdvisoryBackend::force_release(const Key& key, std::optional<Fe
 
 // ---- looking -----------------------------------------------------------------------------------
 
-Result<Rows> AdvisoryBackend::query(std::string_view what, const Call& call) {
-  return client_.run_if_there<Rows>(
+Result<SqlRows> AdvisoryBackend::query(std::string_view what, const Call& call) {
+  return client_.run_if_there<SqlRows>(
       [&](Connection& c) { return c.query(what, call, client_.usual_deadline()); });
 }
 
@@ -105,7 +105,7 @@ Result<LockRecord> AdvisoryBackend::read_record(const Key& key) {
 }
 
 Result<std::vector<std::string>> AdvisoryBackend::names() {
-  const Statement list{"", "SELECT name FROM dlock_advisory WHERE starts_with(name,$1)"};
+  const SqlStatement list{"", "SELECT name FROM dlock_advisory WHERE starts_with(name,$1)"};
   const std::string before = record_of("");
   TRY(found, query("list", {list, {before}}));
   std::vector<std::string> names;
@@ -115,7 +115,7 @@ Result<std::vector<std::string>> AdvisoryBackend::names() {
 }
 
 Result<void> AdvisoryBackend::erase(const Key& key) {
-  const Statement remove{"", "DELETE FROM dlock_advisory WHERE name=$1"};
+  const SqlStatement remove{"", "DELETE FROM dlock_advisory WHERE name=$1"};
   TRY_VOID(query("remove", {remove, {record_of(key.text())}}));
   return {};
 }

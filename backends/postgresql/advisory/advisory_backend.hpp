@@ -39,7 +39,7 @@ class AdvisoryBackend final : public SqlHeldBackend<SqlRecordBackend<Client>> {
   Call silence(Duration ttl) const;
   Result<Lock> lock_of(const Key&) const;
   std::string record_of(std::string_view key) const;
-  Result<Rows> query(std::string_view what, const Call&);  // over any session; no table: no rows
+  Result<SqlRows> query(std::string_view what, const Call&);  // over any session; no table: no rows
 
   const AdvisoryStatements sql_;
 };

@@ -63,7 +63,7 @@ Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
                           {backend_.sql_.take,
                            {lock_.value, lock_.record, request_.owner.hex(),
                             std::to_string(request_.ttl.count()), request_.identity.encode()}}};
-    auto taken = backend_.client_.run_on<Answers>(*connection_, until, true, [&](Connection& c) {
+    auto taken = backend_.client_.run_on<SqlAnswers>(*connection_, until, true, [&](Connection& c) {
       return c.exchange("acquire", calls, until);
     });
     // An idle connection that the server has closed meanwhile.
@@ -88,14 +88,14 @@ Result<Progress> AdvisoryWaiter::step(Deadline end) {
       TRY(answer, connection_->receive(
                       {std::min(end, answer_by_), backend_.client_.options().interrupt_fd}));
       if (!answer && Clock::now() < answer_by_) return last_;
-      if (!answer) return fail(no_answer("wait", connection_->at().text()));
+      if (!answer) return fail(no_answer("wait", connection_->where()));
       ++backend_.wakeups_;
     }
     TRY(done, attempt());
     if (done) return std::move(*done);
     if (Clock::now() >= end) return last_;
     const Duration patience = backend_.client_.options().op_timeout;
-    const Statement sleep = backend_.sql_.wait(lock_.value, longest_wait);
+    const SqlStatement sleep = backend_.sql_.wait(lock_.value, longest_wait);
     const Call wait[] = {{sleep}};
     TRY_VOID(connection_->send("wait", wait, later(Clock::now(), patience)));
     answer_by_ = later(Clock::now(), longest_wait + patience);
@@ -115,7 +115,7 @@ Result<Progress> AdvisoryWaiter::poll(Duration slice) {
 Result<void> AdvisoryWaiter::cancel() {
   Client& client = backend_.client_;
   // Its session ends with what it was granted meanwhile, once another one has ended the wait.
-  if (const int pid = client.end_wait(connection_)) {
+  if (const int pid = client.end_wait(connection_.get())) {
     const Deadline until = client.usual_deadline();
     (void)client.ask_to_end(pid, until);
     client.drop_waiting(std::move(connection_), until);

@@ -105,7 +105,7 @@ AdvisoryStatements::AdvisoryStatements(std::string_view kind)
                           rows_)} {}
 
 // A block takes no $1: the value is hex, which no quote and no setting can change.
-Statement AdvisoryStatements::wait(const std::string& value, Duration longest) const {
+SqlStatement AdvisoryStatements::wait(const std::string& value, Duration longest) const {
   std::string hex;
   for (const char c : value) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
   return wait_statement(

@@ -25,17 +25,17 @@ class AdvisoryStatements {
  public:
   // The server ends the session after $1 ms without a message, and not sooner because of its
   // network: keepalive begins after $2 s. See AdvisoryBackend::silence().
-  const Statement silence;
+  const SqlStatement silence;
   // Lock and record in one. $2: name of the record, $3: owner, $4: ttl, $5: who. A row: the token.
   // In a session that has the lock it succeeds, too.
-  const Statement take;
-  const Statement beat;   // whether this session has it
-  const Statement free;   // whether it had it; all locks of the session, however often taken
-  const Statement read;   // $2: name of the record; columns: see AdvisoryBackend
-  const Statement there;  // the same without a table
-  const Statement end;    // the sessions $2, "PID,PID", of those that have it or wait; $3: ms
+  const SqlStatement take;
+  const SqlStatement beat;   // whether this session has it
+  const SqlStatement free;   // whether it had it; all locks of the session, however often taken
+  const SqlStatement read;   // $2: name of the record; columns: see AdvisoryBackend
+  const SqlStatement there;  // the same without a table
+  const SqlStatement end;    // the sessions $2, "PID,PID", of those that have it or wait; $3: ms
   // Waits for the lock of this value; see wait_statement().
-  Statement wait(const std::string& value, Duration longest) const;
+  SqlStatement wait(const std::string& value, Duration longest) const;
 };
 
 }  // namespace dlock::postgresql

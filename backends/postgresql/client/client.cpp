@@ -15,7 +15,7 @@ constexpr Duration wait_ends_within{100'000};
 
 // The settings of a block that fails are undone, so each way sets `dlock.waited`. A lock that the
 // wait got stays with the session, or with the transaction, as the function says.
-Statement wait_statement(std::string_view take, Duration longest) {
+SqlStatement wait_statement(std::string_view take, Duration longest) {
   const auto ms = std::max<std::int64_t>(
       1, std::chrono::duration_cast<std::chrono::milliseconds>(longest).count());
   return {"", fmt::format("DO $dlock$ BEGIN SET LOCAL lock_timeout={}; PERFORM {}; PERFORM "
@@ -24,8 +24,8 @@ Statement wait_statement(std::string_view take, Duration longest) {
                           "set_config('dlock.waited','',false); END $dlock$",
                           ms, take, server_clock)};
 }
-const Statement waited_statement{"dlock_waited",
-                                 "SELECT NULLIF(current_setting('dlock.waited',true),'')"};
+const SqlStatement waited_statement{"dlock_waited",
+                                    "SELECT NULLIF(current_setting('dlock.waited',true),'')"};
 
 std::string end_waits_in_sql(std::string_view pid) {
   return fmt::format(
@@ -35,49 +35,54 @@ std::string end_waits_in_sql(std::string_view pid) {
 }
 
 Result<void> Client::ask_to_end(int pid, Deadline until) {
-  static const Statement end{"", end_waits_in_sql("$1::int")};
-  TRY_VOID(run<Rows>(until, false, [&](Connection& c) {
+  static const SqlStatement end{"", end_waits_in_sql("$1::int")};
+  TRY_VOID(run<SqlRows>(until, false, [&](Connection& c) {
     return c.query("end the wait", {end, {std::to_string(pid)}}, until);
   }));
   return {};
 }
 
-void Client::drop_waiting(std::unique_ptr<Connection> c, Deadline until) {
-  while (end_wait(c) != 0 && Clock::now() < until) {
-    const auto answer = c->receive({std::min(until, later(Clock::now(), wait_ends_within))});
-    if (!answer || *answer || !ask_to_end(c->facts().pid, until)) break;
-  }
-  drop(std::move(c));
+int Client::end_wait(SqlSession* s) {
+  return s && s->under_way() && !s->broken() ? as_connection(*s).facts().pid : 0;
 }
 
-Result<std::unique_ptr<Connection>> Client::open(const Duration* share) {
+void Client::drop_waiting(std::unique_ptr<SqlSession> s, Deadline until) {
+  while (const int pid = Clock::now() < until ? end_wait(s.get()) : 0) {
+    const auto answer = s->receive({std::min(until, later(Clock::now(), wait_ends_within))});
+    if (!answer || *answer || !ask_to_end(pid, until)) break;
+  }
+  drop(std::move(s));
+}
+
+Result<std::unique_ptr<SqlSession>> Client::open(const Duration* share) {
   return Connection::open(
       options_, options_.servers[server_],
       std::min(options_.connect_timeout, share ? *share : answers_of_login * options_.op_timeout));
 }
 
-Result<void> Client::fit(Connection& c, bool any, Deadline) {
-  if (any || !c.facts().read_only) return {};
+Result<void> Client::prepare_session(SqlSession& s, bool any, Deadline) {
+  if (any || !as_connection(s).facts().read_only) return {};
   return fail(Errc::unavailable, fmt::format("{} is read-only (a standby, or made so): locks live "
                                              "on the server that writes",
-                                             c.at().text()));
+                                             s.where()));
 }
 
-void Client::give_back(std::unique_ptr<Connection> c) {
-  if (!c) return;
-  if (c->remedy() == Remedy::elsewhere) {
+void Client::give_back(std::unique_ptr<SqlSession> s) {
+  if (!s) return;
+  if (s->remedy() == Remedy::elsewhere) {
     next_server();
     idle_.clear();
-    c->distrust();
+    s->distrust();
   }
-  if (c->broken() || c->under_way() || !c->locks.empty() || idle_.size() >= most_idle)
-    return drop(std::move(c));
-  std::erase(out_, c.get());
-  idle_.push_back(std::move(c));
+  if (s->broken() || s->under_way() || !as_connection(*s).locks.empty() ||
+      idle_.size() >= most_idle)
+    return drop(std::move(s));
+  std::erase(out_, s.get());
+  idle_.push_back(std::move(s));
 }
 
-// One that waited too long has used its time; a session that broke is replaced.
-bool Client::may_repeat(const Connection& c, const Error& e, Deadline until, unsigned failures) {
+// A step that waited too long has used its time; a session that broke is replaced.
+bool Client::may_repeat(SqlSession& c, const Error& e, Deadline until, unsigned failures) {
   if (!retryable(e.code)) return false;
   if (!c.has_server_error() && !(c.used && Clock::now() < until)) return false;
   if (c.remedy() == Remedy::elsewhere && options_.servers.size() == 1) return false;
@@ -87,10 +92,10 @@ bool Client::may_repeat(const Connection& c, const Error& e, Deadline until, uns
 // In one transaction, one client after the other: two at a time would be refused. Not where another
 // schema has tables of dlock already: two users with different search_paths would not exclude each
 // other, and would not learn of it.
-Result<Rows> Client::make_tables(Connection& c, bool only_try, Deadline until) {
+Result<SqlRows> Client::make_tables(Connection& c, bool only_try, Deadline until) {
   const std::string_view undo =
       only_try ? "RAISE SQLSTATE 'DL000'; EXCEPTION WHEN SQLSTATE 'DL000' THEN NULL;" : "";
-  const Statement all{
+  const SqlStatement all{
       "",
       fmt::format("DO $dlock$ DECLARE other name; BEGIN "
                   "PERFORM pg_advisory_xact_lock(7236279150174207999); "
@@ -105,7 +110,8 @@ Result<Rows> Client::make_tables(Connection& c, bool only_try, Deadline until) {
   return c.query("create the tables", {all}, until);
 }
 
-Result<void> Client::create(Connection& c, Deadline until) {
+Result<void> Client::create(SqlSession& s, Deadline until) {
+  Connection& c = as_connection(s);
   const auto made = make_tables(c, false, until);
   if (made) return {};
   if (retryable(made.error().code) && (!c.has_server_error() || c.remedy() != Remedy::none))

@@ -10,13 +10,6 @@
 
 namespace dlock::postgresql {
 
-bool Rows::has(std::size_t column, std::size_t row) const noexcept {
-  return row < rows.size() && column < rows[row].size() && rows[row][column];
-}
-std::string_view Rows::text(std::size_t column, std::size_t row) const noexcept {
-  return has(column, row) ? std::string_view{*rows[row][column]} : std::string_view{};
-}
-
 Connection::~Connection() {
   if (handle_) ::PQfinish(handle_);
 }
@@ -35,7 +28,7 @@ int Connection::fd() const noexcept { return handle_ ? ::PQsocket(handle_) : -1;
 Error Connection::lost(std::string_view what) {
   broken_ = true;
   sent_.clear();
-  Error e = as_error(what, at_.text(), sqlstate_, handle_ ? ::PQerrorMessage(handle_) : "");
+  Error e = as_error(what, where_, sqlstate_, handle_ ? ::PQerrorMessage(handle_) : "");
   if (sqlstate_.empty()) e.code = Errc::timed_out;  // it may have been carried out
   return e;
 }
@@ -44,7 +37,7 @@ Error Connection::lost(std::string_view what) {
 Error Connection::silent() {
   broken_ = true;
   sent_.clear();
-  return no_answer(what_, at_.text());
+  return no_answer(what_, where_);
 }
 
 Micros Connection::server_time(Deadline then) const noexcept {
@@ -63,8 +56,7 @@ Result<void> Connection::flush(Deadline until) {
 
 Result<void> Connection::send(std::string_view what, std::span<const Call> calls, Deadline until) {
   if (broken_ || !handle_)
-    return fail(Errc::unavailable,
-                fmt::format("{} at {}: the connection is gone", what, at_.text()));
+    return fail(Errc::unavailable, fmt::format("{} at {}: the connection is gone", what, where_));
   if (under_way()) return fail(Errc::internal, "an answer is under way");
   what_ = what;
   sqlstate_.clear();
@@ -94,7 +86,7 @@ Result<void> Connection::send(std::string_view what, std::span<const Call> calls
 }
 
 void Connection::read_result(const PGresult* r) {
-  Rows& out = answers_[done_];
+  SqlRows& out = answers_[done_];
   const char* state = nullptr;
   switch (::PQresultStatus(r)) {
     case PGRES_PIPELINE_SYNC: ++done_; return;
@@ -128,7 +120,7 @@ void Connection::read_result(const PGresult* r) {
   }
 }
 
-Result<std::optional<Answers>> Connection::receive(const Wait& wait) {
+Result<std::optional<SqlAnswers>> Connection::receive(const Wait& wait) {
   if (!under_way()) return fail(Errc::internal, "nothing was asked");
   while (done_ < sent_.size()) {
     while (::PQisBusy(handle_) == 1) {
@@ -140,7 +132,7 @@ Result<std::optional<Answers>> Connection::receive(const Wait& wait) {
     if (r) read_result(r.get());
     if (::PQstatus(handle_) == CONNECTION_BAD) {
       Error e = lost(what_);
-      if (!why_.empty() && !sqlstate_.empty()) e = as_error(what_, at_.text(), sqlstate_, why_);
+      if (!why_.empty() && !sqlstate_.empty()) e = as_error(what_, where_, sqlstate_, why_);
       if (e.code == Errc::unavailable || e.code == Errc::protocol) e.code = Errc::timed_out;
       return fail(std::move(e));
     }
@@ -148,16 +140,16 @@ Result<std::optional<Answers>> Connection::receive(const Wait& wait) {
   sent_.clear();
   if (!why_.empty()) {
     broken_ |= remedy() != Remedy::create && !holds;
-    return fail(as_error(what_, at_.text(), sqlstate_, why_));
+    return fail(as_error(what_, where_, sqlstate_, why_));
   }
   used = true;
   return std::move(answers_);
 }
 
 // A pooler that shares sessions gets one statement at a time.
-Result<Answers> Connection::exchange(std::string_view what, std::span<const Call> calls,
-                                     Deadline until) {
-  Answers all;
+Result<SqlAnswers> Connection::exchange(std::string_view what, std::span<const Call> calls,
+                                        Deadline until) {
+  SqlAnswers all;
   const std::size_t step = facts_.proxied ? 1 : calls.size();
   for (std::size_t at = 0; at < calls.size(); at += step) {
     const Deadline end = std::max(until, later(Clock::now(), least_time_));
@@ -169,9 +161,20 @@ Result<Answers> Connection::exchange(std::string_view what, std::span<const Call
   return all;
 }
 
-Result<Rows> Connection::query(std::string_view what, const Call& call, Deadline until) {
+Result<SqlRows> Connection::query(std::string_view what, const Call& call, Deadline until) {
   TRY(answers, exchange(what, {&call, 1}, until));
   return std::move(answers.front());
+}
+
+Result<SqlRows> Connection::ask(std::string_view what, const SqlStatement& statement,
+                                const SqlValues& values, Deadline until) {
+  Call call{statement};
+  for (const SqlValue& value : values) {
+    const auto* text = std::get_if<std::string>(&value);
+    call.values.push_back(
+        text ? *text : std::visit([](const auto& v) { return fmt::format("{}", v); }, value));
+  }
+  return query(what, call, until);
 }
 
 }  // namespace dlock::postgresql

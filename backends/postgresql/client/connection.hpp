@@ -20,34 +20,17 @@
 #include "core/number.hpp"
 #include "postgresql/client/options.hpp"
 #include "postgresql/client/server_error.hpp"
+#include "sql/sql_session.hpp"
 
 struct pg_conn;
 struct pg_result;
 
 namespace dlock::postgresql {
 
-// The answer to one statement.
-struct Rows {
-  std::vector<std::vector<std::optional<std::string>>> rows;
-  std::uint64_t affected = 0;
-
-  bool has(std::size_t column, std::size_t row = 0) const noexcept;  // exists and is not NULL
-  std::string_view text(std::size_t column, std::size_t row = 0) const noexcept;
-  template <class T>
-  std::optional<T> number(std::size_t column, std::size_t row = 0) const noexcept {
-    return parse_number<T>(text(column, row));
-  }
-};
-
-// A statement that is prepared the first time a session sends it. Behind a pooler it is sent whole.
-struct Statement {
-  std::string name, sql;
-};
 struct Call {
-  const Statement& statement;
+  const SqlStatement& statement;
   std::vector<std::string> values{};  // $1, $2, ...
 };
-using Answers = std::vector<Rows>;
 
 // The server's time in microseconds since 1970, fixed when it receives the statement: expiry is
 // judged late, never early.
@@ -64,39 +47,32 @@ struct Facts {
   Deadline clock_at{};
 };
 
-class Connection {
+class Connection final : public SqlSession {
  public:
   static Result<std::unique_ptr<Connection>> open(const Options&, const Server&, Duration timeout);
-  ~Connection();
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
+  ~Connection() override;
 
   // Sends, and waits for the answers, op_timeout at least. Errc::timed_out: the outcome is unknown,
   // and the session is given up, as after every error but a missing table.
-  Result<Answers> exchange(std::string_view what, std::span<const Call>, Deadline until);
-  Result<Rows> query(std::string_view what, const Call&, Deadline until);
-  // The same in two steps; nothing: not yet.
+  Result<SqlAnswers> exchange(std::string_view what, std::span<const Call>, Deadline until);
+  Result<SqlRows> query(std::string_view what, const Call&, Deadline until);
+  // Sends statements; receive() takes their answers.
   Result<void> send(std::string_view what, std::span<const Call>, Deadline until);
-  Result<std::optional<Answers>> receive(const Wait&);
-  bool under_way() const noexcept { return !sent_.empty(); }
 
-  // Its end is not told to the server, over TLS, too: a process with a duplicate of the socket
-  // keeps the session.
-  void abandon() noexcept;
+  Result<SqlRows> ask(std::string_view what, const SqlStatement&, const SqlValues&,
+                      Deadline until) override;
+  Result<std::optional<SqlAnswers>> receive(const Wait&) override;
+  bool under_way() const noexcept override { return !sent_.empty(); }
+  void abandon() noexcept override;
+  int fd() const noexcept override;
+  bool has_server_error() const noexcept override { return !sqlstate_.empty(); }
+  Remedy remedy() const noexcept override { return classify(sqlstate_).remedy; }
+  bool outlives_errors() const noexcept override { return false; }
 
-  static constexpr bool outlives_errors = false;  // but for a missing table
-  // Nothing can be sent over it any more.
-  bool broken() const noexcept { return broken_; }
-  void distrust() noexcept { broken_ = true; }
   // of the last failed call; empty: none of the server's
   const std::string& sqlstate() const noexcept { return sqlstate_; }
-  bool has_server_error() const noexcept { return !sqlstate_.empty(); }
-  Remedy remedy() const noexcept { return classify(sqlstate_).remedy; }
 
   const Facts& facts() const noexcept { return facts_; }
-  const Server& at() const noexcept { return at_; }
-  std::uint64_t exchanges() const noexcept { return exchanges_; }
-  int fd() const noexcept;
   // The expected clock of the server at that time; too low by the transit time of its answer.
   Micros server_time(Deadline) const noexcept;
   Duration row_wait() const noexcept { return row_wait_; }  // for a row that another changes
@@ -104,11 +80,9 @@ class Connection {
   // Advisory locks of this session: that of its place in a queue, or of its grant, and its bell.
   std::set<std::uint64_t> locks;
   std::uint64_t bell = 0;
-  bool holds = false;  // a lock: only its end gives it up, no error of a statement
-  bool used = false;   // it has worked before: a failure may only mean that it was closed meanwhile
 
  private:
-  explicit Connection(Server at) : at_(std::move(at)) {}
+  explicit Connection(Server at) : SqlSession(at.text()), at_(std::move(at)) {}
   Result<void> connect(const Options&, const Address*, Deadline until);
   Result<void> set_up(const Options&, Deadline until);
   Result<void> flush(Deadline until);
@@ -120,14 +94,18 @@ class Connection {
   pg_conn* handle_ = nullptr;
   Facts facts_;
   std::string what_, sqlstate_, why_;
-  bool broken_ = false;
-  std::uint64_t exchanges_ = 0;
   Duration row_wait_{}, least_time_{};
   std::set<std::string> prepared_;
   // not all answered yet: what each call prepared; empty: nothing
   std::vector<std::string> sent_;
-  Answers answers_;
+  SqlAnswers answers_;
   std::size_t done_ = 0;  // of `sent_`
 };
+
+// What a Client and a LeaseTable get is always a Connection.
+inline Connection& as_connection(SqlSession& s) noexcept { return static_cast<Connection&>(s); }
+inline const Connection& as_connection(const SqlSession& s) noexcept {
+  return static_cast<const Connection&>(s);
+}
 
 }  // namespace dlock::postgresql

@@ -88,15 +88,15 @@ Result<void> Connection::connect(const Options& o, const Address* address, Deadl
   ::PQsetNoticeProcessor(
       handle_, [](void*, const char*) {}, nullptr);
   if (::PQstatus(handle_) == CONNECTION_BAD)
-    return fail(as_login_error(at_.text(), ::PQerrorMessage(handle_)));
+    return fail(as_login_error(where_, ::PQerrorMessage(handle_)));
   for (auto state = PGRES_POLLING_WRITING; state != PGRES_POLLING_OK;) {
     pollfd p{::PQsocket(handle_),
              static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
     if (wait_until({&p, 1}, until) <= 0)
-      return fail(Errc::unavailable, no_answer("connect", at_.text()).message);
+      return fail(Errc::unavailable, no_answer("connect", where_).message);
     state = ::PQconnectPoll(handle_);
     if (state == PGRES_POLLING_FAILED)
-      return fail(as_login_error(at_.text(), ::PQerrorMessage(handle_)));
+      return fail(as_login_error(where_, ::PQerrorMessage(handle_)));
   }
   ::PQsetErrorVerbosity(handle_, PQERRORS_DEFAULT);
   if (::PQsetnonblocking(handle_, 1) != 0 || ::PQenterPipelineMode(handle_) != 1)
@@ -107,13 +107,13 @@ Result<void> Connection::connect(const Options& o, const Address* address, Deadl
 Result<void> Connection::set_up(const Options& o, Deadline until) {
   row_wait_ = std::clamp<Duration>(o.op_timeout / 2, std::chrono::milliseconds{10},
                                    std::chrono::seconds{3});
-  const Statement hello{"", settings_in_sql(row_wait_)};
+  const SqlStatement hello{"", settings_in_sql(row_wait_)};
   // A pooler tells a number of its own, if any. With wake=poll the sessions may be shared.
   const int pid = o.poll ? -1 : ::PQbackendPID(handle_);
   TRY(r, query("connect", {hello, {std::to_string(pid)}}, until));
   const auto clock = r.number<Micros>(0);
   const auto real = r.number<int>(2);
-  if (!clock || !real) return fail(malformed_reply("connect", at_.text()));
+  if (!clock || !real) return fail(malformed_reply("connect", where_));
   facts_.clock = *clock;
   facts_.clock_at = Clock::now();
   facts_.read_only = r.text(1) != "f";

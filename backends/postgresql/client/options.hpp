@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-#include "common/url_items.hpp"
+#include "sql/sql_client.hpp"
 #include "store/factory.hpp"
 
 namespace dlock::postgresql {
@@ -21,13 +21,10 @@ struct Server {
 
 // The settings from URL and options. What neither says, libpq takes from its own sources (PGUSER,
 // PGPASSWORD, PGPASSFILE, PGSERVICE, PGSSLMODE, ~/.pgpass, ...).
-struct Options : LoginOptions {
+struct Options : SqlOptions {
   std::vector<Server> servers;  // the first that answers and writes is used
-  std::string database;
-  std::string prefix;    // of every key
-  bool poll = false;     // wake=poll: no advisory locks
-  std::string key_kind;  // of recipe advisory
-  std::string tls_name;  // for whom the certificate must be; empty: the host
+  std::string key_kind;         // of recipe advisory
+  std::string tls_name;         // for whom the certificate must be; empty: the host
   std::vector<std::pair<std::string, std::string>> library;  // for libpq, as they are
 };
 

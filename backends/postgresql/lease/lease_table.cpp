@@ -11,31 +11,24 @@ namespace {
 // hashes.
 std::uint64_t new_bell() { return (1ULL << 61U) | unique_number(); }
 
-const Statement bell_statement{"dlock_bell", "SELECT pg_try_advisory_lock($1::bigint)"};
-const Statement unlock_statement{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
+const SqlStatement bell_statement{"dlock_bell", "SELECT pg_try_advisory_lock($1::bigint)"};
+const SqlStatement unlock_statement{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
 // Only when the owner is no holder any more. A bell is heard by a waiter, if there is one.
-const Statement ring_bell{
+const SqlStatement ring_bell{
     "dlock_ring",
     "SELECT pg_advisory_unlock($2::bigint) FROM dlock_wait w WHERE w.name=$1 AND NOT EXISTS(SELECT "
     "FROM dlock_lock l WHERE l.name=w.name AND strpos(l.state,$3)>0) LIMIT 1"};
-const Statement end_hold{
+const SqlStatement end_hold{
     "dlock_end_hold",
     "SELECT pg_advisory_unlock($2::bigint) WHERE NOT EXISTS(SELECT FROM dlock_lock l WHERE "
     "l.name=$1 AND strpos(l.state,$3)>0)"};
-const Statement end_wait{
+const SqlStatement end_wait{
     "dlock_end_wait",
     fmt::format("SELECT pg_advisory_unlock($2::bigint) WHERE NOT EXISTS(SELECT FROM dlock_wait w "
                 "WHERE w.name=$1 AND w.ticket={})",
                 turned("w", "$2::bigint"))};
-const Statement revoke_statement{
-    "", "UPDATE dlock_lock SET revoked=$3::bigint WHERE name=$1 AND version=$2::bigint"};
-const Statement start_statement{
-    "",
-    "UPDATE dlock_lock SET started=NULLIF($3,'')::bigint,started_until=NULLIF($4,'')::bigint,"
-    "version=$5::bigint WHERE name=$1 AND version=$2::bigint"};
-
 // What ends a ticket and a bell in this order: a row was returned if it was ended.
-void note_ends(Connection& c, std::span<const Rows> answers) {
+void note_ends(Connection& c, std::span<const SqlRows> answers) {
   std::size_t at = 0;
   std::erase_if(c.locks, [&](std::uint64_t) { return !answers[at++].rows.empty(); });
   if (at < answers.size() && !answers[at].rows.empty()) c.bell = 0;
@@ -50,20 +43,21 @@ void LeaseTable::add_bell(Connection& c, std::vector<Call>& calls) const {
 }
 
 Call LeaseTable::change(const std::string& name, const Change& change) const {
-  const Known& next = change.next;
+  const SqlWrittenRow& next = change.next;
   std::string head, tail;
   if (const auto& run = change.run) {
     head = fmt::format("{:020}", run->token);
     tail = fmt::format(" {} {} {}", run->ended, run->granted, run->who);
   }
-  return {swap_,
+  return {write_,
           {name, std::to_string(change.version), std::to_string(next.fence), encode(next.holders),
            head, tail, std::to_string(change.before), std::to_string(next.version)}};
 }
 
 // Behind the end of a hold its locks end: the tickets, and the bell if there is a waiter.
-Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Change& change,
-                              Deadline until) {
+Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Change& change,
+                               Deadline until) {
+  Connection& c = as_connection(s);
   std::vector<Call> calls{this->change(name, change)};
   if (change.ended) {
     const std::string me = change.ended->hex();
@@ -77,8 +71,9 @@ Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Chan
 }
 
 // An exclusive grant keeps its ticket, if it has one. Others have the session's bell.
-Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, Known& next,
+Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, SqlWrittenRow& next,
                                std::uint64_t passed, Deadline until) {
+  Connection& c = as_connection(s);
   const bool keeps_ticket = row.ticket && a.request.mode == Mode::exclusive;
   std::vector<Call> calls;
   if (!keeps_ticket) {
@@ -88,7 +83,7 @@ Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, 
   const std::size_t at = calls.size();
   const Call written = change(a.name, {row.version, next});
   const bool leaves = row.ticket || passed != 0;
-  calls.push_back({leaves ? leave_ : swap_, written.values});
+  calls.push_back({leaves ? leave_ : write_, written.values});
   if (leaves)
     for (const std::uint64_t ticket : {row.ticket.value_or(0), passed})
       calls.back().values.push_back(std::to_string(ticket));
@@ -100,22 +95,15 @@ Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, 
   return !answers[at].rows.empty();
 }
 
-Result<void> LeaseTable::make_row(Connection& c, const Attempt& a, Deadline until) {
-  TRY_VOID(c.query(
-      "make the lock",
-      {make_row_, {a.name, encode(Holders{a.key, {}, {}}), std::to_string(unique_number())}},
-      until));
-  return {};
-}
-
-Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c, const Attempt& a,
-                                                                  Deadline until) {
+Result<std::optional<SqlLeaseDecision>> LeaseTable::take_free(SqlSession& s, const Attempt& a,
+                                                              Deadline until) {
   // thirty years: the server adds it to its time, and does not saturate
   constexpr Micros longest_ttl = 1'000'000'000'000'000;
   if (a.request.ttl > longest_ttl) return std::nullopt;
   // A statement that names no version does not age by itself: one that is executed after we gave it
   // up would be a grant without owner. So it has a latest time, on the server's clock, and leaves
   // time for a wait for the row. Its token is that clock.
+  Connection& c = as_connection(s);
   const Deadline sent = Clock::now();
   const Micros bound =
       c.server_time(until - std::min<Clock::duration>(c.row_wait(), (until - sent) / 2));
@@ -134,26 +122,27 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
                     fmt::format(" {} {}\n", mine.delay, mine.meta.empty() ? "-" : mine.meta),
                     encode({a.key, {}, {}}), std::to_string(bound), std::to_string(version)}});
   TRY(answers, c.exchange("take the lock", calls, until));
-  const Rows& r = answers.back();
+  const SqlRows& r = answers.back();
   if (r.rows.empty()) return std::nullopt;
   const auto token = r.number<FencingToken>(0);
   if (!token) {
     c.distrust();
-    return fail(malformed_reply("take the lock", c.at().text()));
+    return fail(malformed_reply("take the lock", c.where()));
   }
   const auto now = static_cast<Micros>(*token);
   mine.token = *token;
   mine.since = now;
   mine.deadline = now + a.request.ttl;
-  Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = version};
+  Decision out{.answer = answer, .held = false, .sent = sent, .now = now, .version = version};
   std::get<LockState::Granted>(out.answer).token = *token;
-  out.known = {version, *token, {a.key, decided.holders, {{a.request.owner, now}}}, ""};
+  out.written = {version, *token, {a.key, decided.holders, {{a.request.owner, now}}}, ""};
   return out;
 }
 
-Result<void> LeaseTable::end_locks(Connection& c, const std::string& name, const Owner&,
-                                   const std::string&, bool rung, Deadline until) {
-  if (rung && c.locks.empty()) return {};
+Result<void> LeaseTable::release_locks(SqlSession& s, const std::string& name, const Owner&,
+                                       const std::string&, bool woken, Deadline until) {
+  Connection& c = as_connection(s);
+  if (woken && c.locks.empty()) return {};
   std::vector<Call> calls;
   for (const std::uint64_t ticket : c.locks)
     calls.push_back({unlock_statement, {std::to_string(ticket)}});
@@ -164,51 +153,19 @@ Result<void> LeaseTable::end_locks(Connection& c, const std::string& name, const
   return {};
 }
 
-void LeaseTable::adopt(Connection& c, const std::string&, const LockState::Holder& h, const Known&,
-                       Deadline until) {
+void LeaseTable::claim_locks(SqlSession& s, const std::string&, const LockState::Holder& h,
+                             SqlWrittenRow&, Deadline until) {
+  Connection& c = as_connection(s);
   if (!setup_.wakes || h.ticket == 0) return;
   const auto r = c.query("take the ticket", {bell_statement, {std::to_string(h.ticket)}}, until);
   if (r && r->text(0) == "t") c.locks.insert(h.ticket);
 }
 
-Result<bool> LeaseTable::cancel(Connection& c, const std::string& name, const Owner& me,
-                                int waiting, Deadline until) {
-  TRY_VOID(c.query("leave the queue", {cancel_, {name, me.hex(), std::to_string(waiting)}}, until));
-  TRY(held, release(c, name, me, nullptr, until));
-  TRY_VOID(end_locks(c, name, me, "", false, until));
-  return held;
-}
-
-Result<bool> LeaseTable::write_revoked(Connection& c, const std::string& name,
-                                       std::uint64_t version, FencingToken newest, Deadline until) {
-  TRY(r,
-      c.query("ask the holder to stop",
-              {revoke_statement, {name, std::to_string(version), std::to_string(newest)}}, until));
-  return r.affected == 1;
-}
-
-Result<bool> LeaseTable::write_start(Connection& c, const std::string& name, std::uint64_t version,
-                                     const std::optional<Start>& start, Deadline until) {
-  TRY(r, c.query("note the start",
-                 {start_statement,
-                  {name, std::to_string(version), start ? std::to_string(start->at) : "",
-                   start ? std::to_string(start->until) : "", std::to_string(unique_number())}},
-                 until));
-  return r.affected == 1;
-}
-
-Result<void> LeaseTable::say_alive(Connection& c, const std::string& name, const Owner& me,
-                                   Deadline until) {
-  TRY_VOID(c.query("stay in the queue",
-                   {say_alive_, {name, me.hex(), std::to_string(setup_.patience)}}, until));
-  return {};
-}
-
-Result<void> LeaseTable::erase(Connection& c, const std::string& name, Deadline until) {
-  static const Statement waiters{"", "DELETE FROM dlock_wait WHERE name=$1"};
-  static const Statement lock{"", "DELETE FROM dlock_lock WHERE name=$1"};
+Result<void> LeaseTable::erase(SqlSession& s, const std::string& name, Deadline until) {
+  static const SqlStatement waiters{"", "DELETE FROM dlock_wait WHERE name=$1"};
+  static const SqlStatement lock{"", "DELETE FROM dlock_lock WHERE name=$1"};
   const Call calls[] = {{waiters, {name}}, {lock, {name}}};
-  TRY_VOID(c.exchange("remove", calls, until));
+  TRY_VOID(as_connection(s).exchange("remove", calls, until));
   return {};
 }
 

@@ -49,7 +49,7 @@ std::string take_in_sql(std::string_view clock) {
       clock);
 }
 
-std::string swap_in_sql(std::string_view clock) {
+std::string write_in_sql(std::string_view clock) {
   return fmt::format(
       "UPDATE dlock_lock SET "
       "version=$8::bigint,fence=$3::bigint,state=$4,updated={0},last_run=CASE "
@@ -66,7 +66,7 @@ std::string leave_in_sql(std::string_view clock, std::string_view alive) {
       "AND "
       "(w.ticket={1} OR w.ticket<=$10::bigint OR (w.ticket<{1} AND NOT {2}))) SELECT version FROM "
       "u",
-      swap_in_sql(clock), turned("w", "$9::bigint"), alive);
+      write_in_sql(clock), turned("w", "$9::bigint"), alive);
 }
 
 }  // namespace
@@ -76,11 +76,8 @@ LeaseTable::LeaseTable(Setup setup)
       alive_(alive(setup.clock)),
       load_{"dlock_load", load_in_sql(setup.clock, alive_)},
       take_{"dlock_take", take_in_sql(setup.clock)},
-      swap_{"dlock_swap", swap_in_sql(setup.clock)},
+      write_{"dlock_swap", write_in_sql(setup.clock)},
       leave_{"dlock_leave", leave_in_sql(setup.clock, alive_)},
-      make_row_{"", fmt::format("INSERT INTO dlock_lock(name,version,fence,state,updated) "
-                                "VALUES($1,$3::bigint,0,$2,{0}) ON CONFLICT DO NOTHING",
-                                setup.clock)},
       join_{"dlock_join",
             fmt::format(
                 "INSERT INTO dlock_wait AS w(name,owner,mode,permits,live,since,who) VALUES($1,"
@@ -88,26 +85,40 @@ LeaseTable::LeaseTable(Setup setup)
                 " ON CONFLICT (name,owner) DO UPDATE SET live=excluded.live RETURNING "
                 "{1},CASE WHEN $5::bool THEN pg_try_advisory_lock({1}) END",
                 setup.clock, lock_of_row("w"))},
-      all_ahead_{"dlock_all_ahead",
-                 fmt::format("SELECT {},w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name=$1 "
-                             "AND w.ticket<{} AND w.owner<>$3 AND {} ORDER BY w.ticket",
-                             lock_of_row("w"), turned("w", "$2::bigint"), alive_)},
-      passed_{"dlock_passed",
-              fmt::format("SELECT count(*),max(w.since),max(w.ticket) FROM dlock_wait w WHERE "
-                          "w.name=$1 AND w.ticket<{} AND {}",
-                          turned("w", "$2::bigint"), alive_)},
-      ahead_{"dlock_ahead",
-             fmt::format("SELECT count(*) FROM dlock_wait w JOIN dlock_wait m ON m.name=w.name AND "
-                         "m.owner=$2 WHERE w.name=$1 AND w.ticket<m.ticket AND {}",
-                         alive_)},
-      waiters_{"", fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits,w.who FROM dlock_wait w "
-                               "WHERE w.name=$1 AND {} ORDER BY w.ticket",
-                               alive_)},
-      say_alive_{"", fmt::format("UPDATE dlock_wait SET live={}+$3::bigint WHERE name=$1 AND "
-                                 "owner=$2",
-                                 setup.clock)},
-      cancel_{"", "WITH d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND w.owner=$2) " +
-                      end_waits_in_sql("$3::int")} {}
+      statements_{
+          .make_row = {"", fmt::format("INSERT INTO dlock_lock(name,version,fence,state,updated) "
+                                       "VALUES($1,$3::bigint,0,$2,{0}) ON CONFLICT DO NOTHING",
+                                       setup.clock)},
+          .revoke = {"",
+                     "UPDATE dlock_lock SET revoked=$3::bigint WHERE name=$1 AND "
+                     "version=$2::bigint"},
+          .start = {"",
+                    "UPDATE dlock_lock SET started=NULLIF($3::bigint,0),"
+                    "started_until=NULLIF($4::bigint,0),version=$5::bigint WHERE name=$1 AND "
+                    "version=$2::bigint"},
+          .stay = {"", fmt::format("UPDATE dlock_wait SET live={}+$3::bigint WHERE name=$1 AND "
+                                   "owner=$2",
+                                   setup.clock)},
+          .leave = {"", "WITH d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND w.owner=$2) " +
+                            end_waits_in_sql("$3::int")},
+          .ahead = {"dlock_ahead",
+                    fmt::format("SELECT count(*) FROM dlock_wait w JOIN dlock_wait m ON "
+                                "m.name=w.name AND m.owner=$2 WHERE w.name=$1 AND "
+                                "w.ticket<m.ticket AND {}",
+                                alive_)},
+          .all_ahead = {"dlock_all_ahead",
+                        fmt::format("SELECT {},w.mode,w.owner,w.permits FROM dlock_wait w WHERE "
+                                    "w.name=$1 AND w.ticket<{} AND w.owner<>$3 AND {} ORDER BY "
+                                    "w.ticket",
+                                    lock_of_row("w"), turned("w", "$2::bigint"), alive_)},
+          .count_ahead = {"dlock_passed",
+                          fmt::format("SELECT count(*),max(w.since),max(w.ticket) FROM dlock_wait "
+                                      "w WHERE w.name=$1 AND w.ticket<{} AND {}",
+                                      turned("w", "$2::bigint"), alive_)},
+          .waiters = {"", fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits,w.who FROM "
+                                      "dlock_wait w WHERE w.name=$1 AND {} ORDER BY w.ticket",
+                                      alive_)},
+          .keys = {"", "SELECT name FROM dlock_lock WHERE starts_with(name,$1)"}} {}
 
 Call LeaseTable::load(const std::string& name, const Owner* me, const Connection& c,
                       bool lock) const {
@@ -116,9 +127,9 @@ Call LeaseTable::load(const std::string& name, const Owner* me, const Connection
            lock && setup_.wakes ? "t" : "f"}};
 }
 
-Result<LeaseTable::Row> LeaseTable::completed(Connection& c, const Attempt& a, const Rows& r,
+Result<LeaseTable::Row> LeaseTable::completed(Connection& c, const Attempt& a, const SqlRows& r,
                                               Deadline sent, Deadline until) {
-  TRY(row, parse_row(r, c.at().text(), sent));
+  TRY(row, parse_row(r, c.where(), sent));
   if (!row.exists) return std::move(row);
   TRY_VOID(add_waiters(c, a, r, row, until));
   if (row.ticket && r.text(11) == "t") c.locks.insert(*row.ticket);
@@ -126,8 +137,9 @@ Result<LeaseTable::Row> LeaseTable::completed(Connection& c, const Attempt& a, c
 }
 
 // To join: a ticket of a row that is gone is ended first.
-Result<LeaseTable::Row> LeaseTable::read(Connection& c, Attempt& a, bool join, Deadline until) {
-  static const Statement unlock{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
+Result<SqlLeaseRow> LeaseTable::read(SqlSession& s, Attempt& a, bool join, Deadline until) {
+  Connection& c = as_connection(s);
+  static const SqlStatement unlock{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
   std::vector<Call> calls;
   if (join) {
     for (const std::uint64_t ticket : c.locks) calls.push_back({unlock, {std::to_string(ticket)}});
@@ -141,7 +153,7 @@ Result<LeaseTable::Row> LeaseTable::read(Connection& c, Attempt& a, bool join, D
   const Deadline sent = Clock::now();
   TRY(r, c.exchange(join ? "join the queue" : "read the lock", calls, until));
   if (join) {
-    const Rows& joined = r[r.size() - 2];
+    const SqlRows& joined = r[r.size() - 2];
     c.locks.clear();
     const auto ticket = joined.number<std::uint64_t>(0);
     if (ticket && joined.text(1) == "t") c.locks.insert(*ticket);
@@ -149,63 +161,27 @@ Result<LeaseTable::Row> LeaseTable::read(Connection& c, Attempt& a, bool join, D
   return completed(c, a, r.back(), sent, until);
 }
 
-Result<void> LeaseTable::listen(Connection& c, const Attempt& a, const std::string& ticket,
+Result<void> LeaseTable::listen(SqlSession& s, Attempt& a, const std::string& ticket,
                                 Duration wait) {
-  const Statement sleep =
+  Connection& c = as_connection(s);
+  const SqlStatement sleep =
       wait_statement(fmt::format("pg_advisory_xact_lock_shared({})", ticket), wait);
   const Call calls[] = {{sleep}, {waited_statement}, load(a.name, &a.request.owner, c, true)};
   return c.send("wait", calls, later(Clock::now(), c.row_wait()));
 }
 
-Result<LeaseTable::Waited> LeaseTable::waited(Connection& c, const Attempt& a,
-                                              const Answers& answers, Deadline sent,
-                                              Deadline until) {
-  TRY(row, completed(c, a, answers[2], sent, until));
+Result<SqlQueueRow> LeaseTable::waited(SqlSession& s, Attempt& a, SqlAnswers answers, Deadline sent,
+                                       Deadline until) {
+  TRY(row, completed(as_connection(s), a, answers[2], sent, until));
   count_wait(row, answers[1].number<Micros>(0));
-  return Waited{answers[1].has(0), std::move(row)};
+  return SqlQueueRow{answers[1].has(0), std::move(row)};
 }
 
-Result<LeaseTable::Row> LeaseTable::read_row(Connection& c, const std::string& name,
-                                             Deadline until) {
+Result<SqlLeaseRow> LeaseTable::read_row(SqlSession& s, const std::string& name, Deadline until) {
+  Connection& c = as_connection(s);
   const Deadline sent = Clock::now();
   TRY(r, c.query("read the lock", load(name, nullptr, c, false), until));
-  return parse_row(r, c.at().text(), sent);
-}
-
-Result<Rows> LeaseTable::all_ahead(Connection& c, const Attempt& a, const Row& row,
-                                   Deadline until) {
-  return c.query(
-      "read the queue",
-      {all_ahead_, {a.name, std::to_string(row.ticket.value_or(INT64_MAX)), a.request.owner.hex()}},
-      until);
-}
-
-Result<std::optional<Rows>> LeaseTable::count_ahead(Connection& c, const Attempt& a, const Row& row,
-                                                    Deadline until) {
-  TRY(r, c.query("read the queue",
-                 {passed_, {a.name, std::to_string(row.ticket.value_or(INT64_MAX))}}, until));
-  return std::move(r);
-}
-
-// ---- for people --------------------------------------------------------------------------------
-
-Result<std::size_t> LeaseTable::ahead(Connection& c, const std::string& name, const Owner& me,
-                                      Deadline until) {
-  TRY(r, c.query("read the queue", {ahead_, {name, me.hex()}}, until));
-  return r.number<std::size_t>(0).value_or(0);
-}
-
-Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const std::string& name,
-                                                           Deadline until) {
-  TRY(r, c.query("read the queue", {waiters_, {name}}, until));
-  return waiters_in(r);
-}
-
-Result<std::vector<std::string>> LeaseTable::keys(Connection& c, const std::string& prefix,
-                                                  Deadline until) {
-  static const Statement keys{"", "SELECT name FROM dlock_lock WHERE starts_with(name,$1)"};
-  TRY(r, c.query("list the locks", {keys, {prefix}}, until));
-  return names_in(r, prefix.size());
+  return parse_row(r, c.where(), sent);
 }
 
 }  // namespace dlock::postgresql

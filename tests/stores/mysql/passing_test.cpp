@@ -39,7 +39,7 @@ class Scene {
     if (mode == Mode::permit) c.attempt.request.limit = limit;
     return c;
   }
-  LeaseTable::Answered answer(Contender& c) {
+  LeaseTable::Decision answer(Contender& c) {
     set_clock(c);
     return must(table_.acquire(*c.connection, c.attempt, soon()));
   }
@@ -54,7 +54,7 @@ class Scene {
   void release(Contender& c) {
     set_clock(c);
     REQUIRE(must(table_.release(*c.connection, "k", c.owner(), nullptr, soon())));
-    must(table_.end_locks(*c.connection, "k", c.owner(), "", true, soon()));
+    must(table_.release_locks(*c.connection, "k", c.owner(), "", true, soon()));
   }
   std::string rows() { return database_.value("SELECT COUNT(*) FROM dlock_wait"); }
 

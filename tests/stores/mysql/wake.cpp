@@ -26,7 +26,7 @@ Deadline soon() { return Clock::now() + 10s; }
 struct Party {
   explicit Party(Database& db) : connection(connect_as_root(server().socket(), db.name())) {}
 
-  LeaseTable::Answered request(bool untried = true) {
+  LeaseTable::Decision request(bool untried = true) {
     LeaseTable::Attempt a{.name = "k",
                           .key = "k",
                           .request = {.owner = owner, .ttl = 60'000'000},
@@ -34,19 +34,19 @@ struct Party {
                           .first = first};
     first = false;
     auto out = must(table.acquire(*connection, a, soon()));
-    if (std::holds_alternative<LockState::Granted>(out.answer)) known = out.known;
+    if (std::holds_alternative<LockState::Granted>(out.answer)) written = out.written;
     return out;
   }
-  bool release() { return must(table.release(*connection, "k", owner, &known, soon())); }
+  bool release() { return must(table.release(*connection, "k", owner, &written, soon())); }
 
   LeaseTable table;
   std::unique_ptr<Connection> connection;
   Owner owner = Owner::random();
-  LeaseTable::Known known;
+  SqlWrittenRow written;
   bool first = true;
 };
 
-bool granted(const LeaseTable::Answered& o) {
+bool granted(const LeaseTable::Decision& o) {
   return std::holds_alternative<LockState::Granted>(o.answer);
 }
 std::string free_lock(Database& db, const std::string& name) {
@@ -74,7 +74,7 @@ TEST_CASE(
   prepare(db);
   Party h{db}, v{db};
   REQUIRE(granted(h.request()));
-  const std::string bell = h.known.wake;
+  const std::string bell = h.written.wake;
   CHECK(db.value("SELECT wake FROM dlock_lock") == bell);
   CHECK(free_lock(db, bell) == "0");
   const auto waits = v.request();
@@ -88,7 +88,7 @@ TEST_CASE(
   CHECK(v.release());
   h.owner = Owner::random();
   REQUIRE(granted(h.request()));
-  CHECK(h.known.wake != bell);
+  CHECK(h.written.wake != bell);
   CHECK(free_lock(db, bell) == "1");
 }
 
@@ -97,12 +97,12 @@ TEST_CASE("1: a release that finds another version wakes when it is written, and
   prepare(db);
   Party h{db}, v{db};
   REQUIRE(granted(h.request()));
-  const std::string bell = h.known.wake;
+  const std::string bell = h.written.wake;
   REQUIRE_FALSE(granted(v.request()));
   db.sql("UPDATE dlock_lock SET version=version+1");  // as a note of a start does
   CHECK(h.release());
   CHECK(free_lock(db, bell) == "0");  // so no statement before that release has rung
-  REQUIRE(h.table.end_locks(*h.connection, "k", h.owner, bell, true, soon()).has_value());
+  REQUIRE(h.table.release_locks(*h.connection, "k", h.owner, bell, true, soon()).has_value());
   CHECK(free_lock(db, bell) == "1");
   REQUIRE(granted(v.request()));
 }
@@ -113,7 +113,7 @@ TEST_CASE(
   prepare(db);
   Party h{db}, v{db};
   REQUIRE(granted(h.request()));
-  const std::string bell = h.known.wake;
+  const std::string bell = h.written.wake;
   join_by_hand(db);  // a row without a mark: its owner has not read yet
   const auto before = h.connection->exchanges();
   CHECK(h.release());

@@ -30,11 +30,11 @@ class PostgresqlModel final : public test::SqlModel<Connection, LeaseTable> {
     return test::must(Connection::open(o, {{}, server.port(), server.directory()}, 10s));
   }
   void set_clock_of(Connection& c, Micros now) override {
-    static const Statement set{"test_clock", "SELECT set_config('dlock.clock',$1,false)"};
+    static const SqlStatement set{"test_clock", "SELECT set_config('dlock.clock',$1,false)"};
     test::must(c.query("test", {set, {std::to_string(now)}}, test::soon()));
   }
   void let_go(Connection& c) override {
-    static const Statement all{"", "SELECT pg_advisory_unlock_all()"};
+    static const SqlStatement all{"", "SELECT pg_advisory_unlock_all()"};
     test::must(c.query("test", {all}, test::soon()));
     c.locks.clear();
     c.bell = 0;
