@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "postgresql/factory.hpp"
+#include <fmt/format.h>
+#include <libpq-fe.h>
 #include "postgresql/advisory/advisory_backend.hpp"
-#include "postgresql/client/libpq.hpp"
 #include "postgresql/client/options.hpp"
 #include "postgresql/lease/lease_table.hpp"
 #include "sql/sql_lease_backend.hpp"
@@ -22,6 +23,9 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                            std::make_unique<LeaseTable>());
 }
 
-std::vector<std::string> libraries() { return {"libpq " + libpq_version()}; }
+std::vector<std::string> libraries() {
+  const int version = ::PQlibVersion();
+  return {fmt::format("libpq {}.{}", version / 10000, version % 10000)};
+}
 
 }  // namespace dlock::postgresql

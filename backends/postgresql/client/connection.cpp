@@ -2,9 +2,9 @@
 #include "postgresql/client/connection.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <libpq-fe.h>
 #include <poll.h>
 #include <algorithm>
-#include "postgresql/client/libpq.hpp"
 #include "util/fd.hpp"
 #include "util/wait.hpp"
 
@@ -128,7 +128,7 @@ Result<std::optional<SqlAnswers>> Connection::receive(const Wait& wait) {
       if (::PQconsumeInput(handle_) == 0) break;
     }
     // Of a connection that is over: what came before its end, such as the server's last word.
-    const ResultHandle r(::PQgetResult(handle_), &::PQclear);
+    const std::unique_ptr<PGresult, decltype(&::PQclear)> r(::PQgetResult(handle_), &::PQclear);
     if (r) read_result(r.get());
     if (::PQstatus(handle_) == CONNECTION_BAD) {
       Error e = lost(what_);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a connection: address, what libpq is told, the session's settings.
 #include <fmt/format.h>
+#include <libpq-fe.h>
 #include <poll.h>
 #include <algorithm>
 #include "postgresql/client/connection.hpp"
-#include "postgresql/client/libpq.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::postgresql {
@@ -34,7 +34,6 @@ std::string settings_in_sql(Duration row_wait) {
 
 Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server,
                                                      Duration timeout) {
-  TRY_VOID(libpq_ready());
   const Deadline until = later(Clock::now(), timeout);
   Addresses found(1);  // of a unix socket: none
   if (server.socket.empty()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Debian's libpq.a calls of Kerberos and LDAP, which have no static libraries: all of it
-// fails. (Connections say gssencmode=disable; a server that asks for GSSAPI is refused.)
-#include "postgresql/client/libpq.hpp"
+// The functions of Kerberos and LDAP that Debian's libpq.a calls, because these libraries have no
+// archives: every function fails. (Connections say gssencmode=disable; a server that asks for
+// GSSAPI is refused.)
 
 namespace {
 unsigned refuse(unsigned* minor) noexcept {
@@ -38,11 +38,3 @@ int ldap_simple_bind() { return -1; }
 int ldap_unbind() { return 0; }
 void ldap_value_free_len() {}
 }
-
-namespace dlock::postgresql {
-Result<void> libpq_ready() { return {}; }
-std::string libpq_version() {
-  const int v = ::PQlibVersion();
-  return std::to_string(v / 10000) + '.' + std::to_string(v % 10000);
-}
-}  // namespace dlock::postgresql
