@@ -5,12 +5,30 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include "core/number.hpp"
+#include "core/text.hpp"
 #include "store/backend.hpp"
 
 namespace dlock {
 
 constexpr Finding::Level good_if(bool is, Finding::Level otherwise) noexcept {
   return is ? Finding::Level::good : otherwise;
+}
+
+// A check of one value that a server reports.
+struct Check {
+  std::string_view what;
+  std::string_view query;  // in the store's own language: an SQL expression, the recipes concerned
+  Finding::Level (*judge)(std::string_view value);
+  std::string_view advice;  // unless the value is good
+};
+template <int least>
+Finding::Level at_least(std::string_view value) noexcept {
+  return good_if(parse_number<std::int64_t>(value).value_or(0) >= least, Finding::Level::warning);
+}
+// The value of a switch.
+inline Finding::Level is_on(std::string_view value) noexcept {
+  return good_if(value == "on", Finding::Level::warning);
 }
 
 class Findings {
@@ -24,6 +42,9 @@ class Findings {
     const bool good = level == Finding::Level::good;
     all_.push_back({level, std::string(what) + of_, std::move(value),
                     good ? std::string() : std::string(advice)});
+  }
+  void add(const Check& check, std::string_view value) {
+    add(check.what, printable(value), check.judge(value), check.advice);
   }
   void add(std::vector<Finding> more) {
     all_.insert(all_.end(), std::make_move_iterator(more.begin()),

@@ -40,6 +40,15 @@ enum class Remedy {
   none,       // an administrator has to change something first
 };
 
+// A row of a store's table of the errors that its server has.
+template <class Id>
+struct ServerErrorRow {
+  Id id;  // the server's own code
+  Remedy remedy;
+  Errc code;
+  std::string_view advice{};  // for people; may be empty
+};
+
 Error no_answer(std::string_view what, std::string_view where);        // Errc::timed_out
 Error malformed_reply(std::string_view what, std::string_view where);  // Errc::protocol
 // Errc::usage: `record`, such as "node x", has a layout that only a newer dlock knows.

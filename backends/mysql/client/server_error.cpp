@@ -124,7 +124,7 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
       {CR_AUTH_PLUGIN_ERR, none, Errc::denied},
   };
   const auto found = std::find_if(std::begin(known), std::end(known),
-                                  [&](const ServerError& e) { return e.number == number; });
+                                  [&](const ServerError& e) { return e.id == number; });
   return found != std::end(known) ? *found : ServerError{number, none, Errc::protocol};
 }
 

@@ -7,12 +7,7 @@
 
 namespace dlock::mysql {
 
-struct ServerError {
-  unsigned number;  // of the server or of the client library
-  Remedy remedy;
-  Errc code;
-  std::string_view advice{};  // for people; may be empty
-};
+using ServerError = ServerErrorRow<unsigned>;  // a number of the server or of the client library
 
 inline constexpr unsigned mysql_lock_nowait = 3572;  // MySQL's ER_LOCK_NOWAIT; MariaDB has none
 

@@ -63,7 +63,7 @@ ServerError classify(std::string_view sqlstate) noexcept {
       {"28", none, Errc::denied, login},
   };
   for (const auto& e : known)
-    if (sqlstate.starts_with(e.state)) return e;
+    if (sqlstate.starts_with(e.id)) return e;
   return {sqlstate, none, Errc::protocol};
 }
 

@@ -7,12 +7,7 @@
 
 namespace dlock::postgresql {
 
-struct ServerError {
-  std::string_view state;  // SQLSTATE, or its class
-  Remedy remedy;
-  Errc code;
-  std::string_view advice{};  // for people; may be empty
-};
+using ServerError = ServerErrorRow<std::string_view>;  // an SQLSTATE, or its class
 
 // Unlisted states are Remedy::none, Errc::protocol: the outcome is unknown, and a retry may help.
 ServerError classify(std::string_view sqlstate) noexcept;
