@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipes whose lock belongs to a session of a database. Each grant has its own session, whose
-// socket the guard holds a duplicate of: as long as the job lives the server is told no goodbye.
-// The server ends the session when it got no message for the ttl, so the ttl is the lease; each
-// renewal is a heartbeat. The end of the session makes the socket readable, and that is the alarm.
+// Recipes whose lock belongs to a session of a database. Each grant has its own session. The guard
+// holds a duplicate of its socket, so the session stays open as long as the job lives. The server
+// ends the session when it receives no message for the ttl, so the ttl is the lease, and each renewal
+// is a heartbeat. The end of the session makes the socket readable: that is the alarm. The thread
+// that owns the Backend calls it.
 #pragma once
 #include <sys/epoll.h>
 #include <map>
@@ -25,7 +26,7 @@ class SqlHeldBackend : public Base {
   SqlHeldBackend& operator=(const SqlHeldBackend&) = delete;
 
   Result<Renewal> renew(const Lease& lease, Duration ttl) override {
-    Held* h = mine(lease.key, lease.owner);
+    Held* h = held_by(lease.key, lease.owner);
     if (!h) {
       TRY(found, this->read_record(lease.key));
       if (!found.is(lease.owner)) return Lost{"there is no lock with this handle"};
@@ -38,39 +39,39 @@ class SqlHeldBackend : public Base {
     if (!h->connection) return over("its session is over");
     Connection& c = *h->connection;
     const Deadline until = later(Clock::now(), this->client_.options().op_timeout);
-    // A heartbeat without an answer in time may get one later; the session is the same, so it
-    // counts as soon as it comes.
+    // The answer to an earlier heartbeat may come late. It counts when it comes, because the session
+    // is the same.
     if (c.under_way()) {
       const auto late = c.receive({until});
       if (late && !*late) return fail(no_answer("renew", c.where()));
       if (!late && c.broken()) return over(late.error().message);
     }
     const Deadline sent = Clock::now();
-    const auto kept = beat(c, lease, ttl, until);
+    const auto kept = heartbeat(c, lease, ttl, until);
     // The session itself failed: the server ends what belongs to it. Other errors change nothing.
     if (!kept && c.broken()) return over(kept.error().message);
     if (!kept) return fail(kept.error());
-    if (!*kept) return over(how_lost());
+    if (!*kept) return over(loss_reason());
     return Kept{granted({lease.key, lease.owner}, *h, sent, ttl).lease};
   }
   Result<Renewal> detach(const Lease&, Duration, std::optional<RunEnd>) override {
     return fail(this->refuse("the lock ends with its connection, so it cannot be detached"));
   }
   Result<Released> release(const Lease& lease, std::optional<RunEnd>) override {
-    Held* h = mine(lease.key, lease.owner);
+    Held* h = held_by(lease.key, lease.owner);
     if (!h) {
       TRY(found, this->read_record(lease.key));
       if (!found.is(lease.owner)) return Released::was_not_held;
       return fail(this->refuse(fmt::format(
           "only the process that has the connection can release it ({})", found.who.text())));
     }
-    // Without a session there is no lock: it ended before, or it ends now.
+    // Without a session there is no lock: the lock ended before, or it ends now.
     bool was = false;
     if (h->connection) {
       Connection& c = *h->connection;
       const Deadline until = later(Clock::now(), this->client_.options().op_timeout);
-      if (c.under_way()) (void)c.receive({until});  // of a heartbeat
-      const auto freed = give_up(c, lease, until);
+      if (c.under_way()) (void)c.receive({until});  // the answer to a heartbeat
+      const auto freed = release_over(c, lease, until);
       if (!freed && !c.broken()) return fail(freed.error());
       was = freed && *freed;
       c.holds = false;
@@ -84,22 +85,23 @@ class SqlHeldBackend : public Base {
   using Connection = typename Base::Connection;
   struct Held {
     std::unique_ptr<Connection> connection;
-    Fd alarm;  // epoll(7); it stays when the connection is gone, since others may poll its number
+    Fd alarm;  // epoll(7); it outlives the connection, because others may poll its number
     FencingToken token = 0;
   };
 
-  // Heartbeat: over the session itself. False: the lock is gone, or was released by force.
-  virtual Result<bool> beat(Connection&, const Lease&, Duration ttl, Deadline until) = 0;
-  virtual std::string_view how_lost() const { return "the session does not have it any more"; }
-  // Releases the lock; the session stays. False: it was not ours any more.
-  virtual Result<bool> give_up(Connection&, const Lease&, Deadline until) = 0;
+  // Sends a heartbeat over the session. False: the lock is gone, or was released by force.
+  virtual Result<bool> heartbeat(Connection&, const Lease&, Duration ttl, Deadline until) = 0;
+  virtual std::string_view loss_reason() const { return "the session does not have it any more"; }
+  // Releases the lock; the session stays. False: the lock was not ours any more.
+  virtual Result<bool> release_over(Connection&, const Lease&, Deadline until) = 0;
 
-  Held* mine(const Key& key, const Owner& owner) {
+  Held* held_by(const Key& key, const Owner& owner) {
     const auto found = held_.find({key.text(), owner});
     return found == held_.end() ? nullptr : &found->second;
   }
-  // The session has the lock, by a request sent then.
-  Granted hold(const Request& r, std::unique_ptr<Connection> c, FencingToken token, Deadline sent) {
+  // Keeps a grant: the session has the lock, by a request that was sent at `sent`.
+  Granted keep_grant(const Request& r, std::unique_ptr<Connection> c, FencingToken token,
+                     Deadline sent) {
     Held& h = held_[{r.key.text(), r.owner}];
     h = {std::move(c), Fd{::epoll_create1(EPOLL_CLOEXEC)}, token};
     epoll_event end{.events = EPOLLIN | EPOLLRDHUP, .data = {}};
@@ -107,9 +109,9 @@ class SqlHeldBackend : public Base {
     h.connection->holds = true;
     return granted({r.key, r.owner}, h, sent, r.ttl);
   }
-  // A request that is repeated for a lock that we hold. nullopt: we do not, or not any more.
-  Result<std::optional<Progress>> hold_again(const Request& r) {
-    Held* h = mine(r.key, r.owner);
+  // Renews a lock that we hold, for a repeated request. nullopt: we do not hold it any more.
+  Result<std::optional<Progress>> repeat_grant(const Request& r) {
+    Held* h = held_by(r.key, r.owner);
     if (!h) return std::nullopt;
     const Deadline sent = Clock::now();
     TRY(again, renew({r.key, r.owner}, r.ttl));
@@ -125,7 +127,7 @@ class SqlHeldBackend : public Base {
     lease.deadline = lease_end(sent, ttl);
     return Granted{std::move(lease), h.connection->fd(), h.alarm.get()};
   }
-  // The alarm of an ended session is not used any more.
+  // Ends a session whose lock is lost.
   void end(Held& h) {
     if (!h.connection) return;
     ::epoll_ctl(h.alarm.get(), EPOLL_CTL_DEL, h.connection->fd(), nullptr);

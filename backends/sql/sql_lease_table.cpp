@@ -56,7 +56,7 @@ Result<SqlLeaseDecision> SqlLeaseTable::acquire(SqlSession& c, Attempt& a, Deadl
     out.idle = a.room.has_value();
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
-      if (!held && row.old) continue;  // reads again
+      if (!held && row.old) continue;  // read again
       row.holders.key = a.key;
       out.written = {held ? row.version : unique_number(), s.fence,
                      row.holders.changed_to(s, &me, setup_.skew)};
@@ -71,7 +71,7 @@ Result<SqlLeaseDecision> SqlLeaseTable::acquire(SqlSession& c, Attempt& a, Deadl
     }
     if (std::holds_alternative<LockState::Busy>(out.answer)) return out;
     if (!row.ticket) {
-      join = true;  // and reads again which waiters are ahead
+      join = true;  // and read again which waiters are ahead
       continue;
     }
     out.target = target(row, request);
@@ -221,7 +221,7 @@ Result<void> SqlLeaseTable::add_waiters(SqlSession& c, const Attempt& a, const S
   return {};
 }
 
-// On Galera each node judges by its own clock.
+// On Galera each node has its own clock, so foreign leases end later.
 void SqlLeaseTable::prolong(Row& row, const Owner& me) const {
   for (auto& h : row.state.holders)
     if (h.owner != me) h.deadline = after(h.deadline, setup_.skew);
@@ -244,11 +244,12 @@ SqlWakeTarget SqlLeaseTable::target(const Row& row, const LockState::Acquisition
           .any_of_several = request.mode == Mode::permit && living > 1};
 }
 
-// A waiter whose process is stopped keeps its session. If there has been room long enough for all
-// waiters ahead to claim it, they lose their turn. Room means: none of them has to wait for a
-// holder, and neither do we; "no conflict for me" would let readers pass a writer. Until the next
-// grant it only grows: it counts from when it was seen first, although holders renew. Who does not
-// queue comes behind all that do. The ticket of the last one that was passed; 0: nobody was.
+// Lets the contender pass waiters that do not claim a free key, and returns the ticket of the last
+// waiter that was passed; 0: none. A waiter whose process is stopped keeps its session. If there has
+// been room long enough for all waiters ahead to claim it, they lose their turn. Room means: none of
+// them has to wait for a holder, and neither do we; "no conflict for me" would let readers pass a
+// writer. Until the next grant the room only grows, so it counts from when it was seen first,
+// although holders renew. A contender that does not queue comes behind all that do.
 Result<std::uint64_t> SqlLeaseTable::pass_the_stopped(SqlSession& c, Attempt& a, Row& row,
                                                       Deadline until) {
   const auto& waiters = row.state.waiters;

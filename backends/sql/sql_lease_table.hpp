@@ -36,8 +36,8 @@ class SqlLeaseTable {
  public:
   struct Setup {
     std::string_view clock;  // an SQL expression; the model test sets its own
-    bool wakes = true;       // what wakes a waiter, and shows that it lives, exists here
-    Micros skew = 0;         // a foreign lease ends so much later
+    bool wakes = true;       // sessions have locks that wake a waiter and show that it lives
+    Micros skew = 0;         // a foreign lease ends later by this
     // without wake-ups: a waiter that is silent for this long is gone
     Micros patience = 6'000'000;
     Micros claim = 3'000'000;  // a free key is left to each waiter ahead for this long

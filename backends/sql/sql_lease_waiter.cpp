@@ -105,7 +105,7 @@ Result<Progress> SqlLeaseWaiter::poll(Duration slice) {
                         .wait = request_.wait,
                         .meta = request_.identity.encode()};
   }
-  // repeated for a lock that we hold
+  // a repeated request for a lock that we hold
   if (const auto* h = backend_.grant_of(request_.key, request_.owner); h && !session_) {
     TRY(again, backend_.renew({request_.key, request_.owner}, request_.ttl));
     if (auto* kept = std::get_if<Kept>(&again)) return Granted{std::move(kept->lease)};
@@ -181,8 +181,8 @@ Progress SqlLeaseWaiter::waiting() {
   return last_;
 }
 
-// The lease counts from before the reading on which it was granted; of an earlier grant, whose
-// reply was lost, what is left.
+// The lease counts from before the reading on which it was granted. If an earlier request was
+// granted and its reply was lost, the rest of that lease is left.
 Progress SqlLeaseWaiter::granted(SqlLeaseDecision& out) {
   const auto& g = std::get<LockState::Granted>(out.answer);
   Duration left = request_.ttl;
@@ -202,8 +202,8 @@ Progress SqlLeaseWaiter::granted(SqlLeaseDecision& out) {
 void SqlLeaseWaiter::plan(const SqlLeaseDecision& out) {
   target_ = out.target;
   last_.sent_at = out.sent;
-  // Its lock is free and its lease is not over: only time, or a release by another session, will
-  // end it.
+  // The target's lock is free, but its lease is not over: only time, or a release by another session,
+  // will end it.
   const bool orphan = target_.lock.empty() || gone_ == target_.lock;
   last_.holder.reset();
   if (out.in_the_way) last_.holder = view(*out.in_the_way, out.now);
@@ -222,8 +222,8 @@ void SqlLeaseWaiter::plan(const SqlLeaseDecision& out) {
     return;
   }
   const bool first = target_.holder || target_.lock.empty();
-  // Without a wake-up: with changes, soon, and sooner with fewer waiters ahead; without changes,
-  // less and less often.
+  // Without a wake-up it polls: soon if the row has changed, and sooner with fewer waiters ahead;
+  // less and less often if it has not.
   const bool moved = std::exchange(version_, out.version) != out.version && !wakes;
   const auto place = static_cast<Duration::rep>(last_.ahead) + 1;
   idle_ =
@@ -263,8 +263,8 @@ Result<std::optional<Progress>> SqlLeaseWaiter::request_over(Deadline until) {
   return std::nullopt;
 }
 
-// An idle connection may have been closed by the server, and a passing error may have ended any
-// session: both are retried here.
+// The server may have closed an idle connection, and a passing error may have ended any session:
+// both are retried here.
 Result<std::optional<Progress>> SqlLeaseWaiter::request() {
   const Deadline until = client_.usual_deadline();
   for (unsigned failures = 0;; ++failures) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the recipes of a database that exclude with other programs: the lock under the name
-// that those use, and dlock's own record beside it, a row with the holder and the newest token. The
-// record decides nothing but the token; the lock is elsewhere.
+// The base of recipes of a database that share locks with other programs. The lock has the name that
+// the others use; beside it dlock has its own record, a row with the holder and the newest token.
+// The record decides the token alone; the lock is elsewhere.
 #pragma once
 #include <fmt/format.h>
 #include <algorithm>
@@ -15,17 +15,17 @@
 
 namespace dlock {
 
-// What was read of such a lock.
+// Such a lock and its record, as they were read.
 struct LockRecord {
   bool exists = false;
   FencingToken fence = 0;
   std::string owner;  // hex; empty: released
   Micros granted = 0, now = 0;
-  Micros left = 0;  // of its ttl
+  Micros left = 0;  // until its lease ends
   Identity who;
-  bool ours = false;                 // and it is in force: by some dlock
-  bool held = false;                 // by dlock or another program
-  bool ending = false;               // ours and expired, but not yet on every node's clock
+  bool ours = false;                 // some dlock holds the lock, and the record is in force
+  bool held = false;                 // dlock or another program holds the lock
+  bool ending = false;               // a dlock's, expired, but not yet on every node's clock
   std::string_view stays_because{};  // as in HolderView
 
   bool is(const GrantId& id) const {

@@ -7,7 +7,7 @@ namespace dlock::mysql {
 namespace {
 
 constexpr Duration longest_check{1'000'000};  // at the other hosts of a URL
-// of a login, in times of one answer: address, greeting, TLS, password
+// how many answers a login takes: address, greeting, TLS, password
 constexpr int answers_of_login = 4;
 }  // namespace
 
@@ -20,7 +20,7 @@ Result<std::unique_ptr<SqlSession>> Client::open(const Duration* share) {
   return c;
 }
 
-// Two independent servers would each grant the lock. Those that answer now are asked at once, the
+// Two independent servers would each grant the lock. Servers that answer now are asked at once, the
 // others when they are used.
 Result<void> Client::prepare_session(SqlSession& s, bool, Deadline until) {
   const Connection& c = as_connection(s);
@@ -133,8 +133,8 @@ bool Client::may_repeat(SqlSession& s, const Error& e, Deadline until, unsigned 
   return pause(failures, until);
 }
 
-// A server may forbid tables in memory, and says so with one error or another; what is needed of a
-// table holds in InnoDB, too.
+// A server may forbid tables in memory, and reports that by one of several errors; InnoDB serves as
+// well.
 Result<void> Client::create(SqlSession& s, Deadline until) {
   Connection& c = as_connection(s);
   auto made = c.query("create the tables", schema_, until);

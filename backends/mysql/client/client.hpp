@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a server of MySQL's family. After a deadline nothing is repeated; but each
-// answer, those of a login too, has op_timeout, except of a server that was never reached: so a
-// slow way may need several exchanges for one request.
+// The sessions of a server of MySQL's family. After a deadline nothing is repeated. But each answer,
+// also during a login, may take op_timeout, unless the server was never reached: so over a slow
+// network one request may take several exchanges. The thread that owns the Backend calls it.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,11 +13,11 @@
 
 namespace dlock::mysql {
 
-// The rows of a key in a recipe: those of `table` whose `column` has the key's name.
+// The rows of a key in a recipe: the rows of `table` whose `column` is the key's name.
 struct Rows {
   std::string table, column;
   std::string also{};  // a further condition, with its AND
-  bool text = false;   // compared as text; else as bytes
+  bool text = false;   // the column is compared as text, not as bytes
 };
 
 // connection(): Errc::usage if several hosts of the URL are not nodes of one Galera cluster.
@@ -30,7 +30,7 @@ class Client final : public SqlClientOf<Options, Connection> {
   void give_back(std::unique_ptr<SqlSession>) override;
   // Ends the wait by another session. Always 0.
   int end_wait(SqlSession*) override;
-  // The table stays: other clients may be about to use it.
+  // Deletes the rows. The table stays: other clients may be about to use it.
   Result<void> erase(const Rows&, const std::string& name);
   Result<std::vector<Finding>> examine(const Traits&) override;
 

@@ -15,7 +15,7 @@
 namespace dlock::mysql {
 namespace {
 
-// `before` x'..', in one go: every statement has several of these.
+// `before` x'..' with one allocation: every statement has several.
 std::string hex_literal(std::string_view before, std::string_view bytes) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string out(before.size() + bytes.size() * 2 + 1, '\'');
@@ -34,11 +34,11 @@ std::string text_hex(std::string_view s) { return hex_literal("_utf8mb4 x'", s);
 
 Connection::~Connection() { abandon(); }
 
-// mysql_close sends COM_QUIT, and over TLS a close alert: on a disconnected socket they reach no
+// mysql_close sends COM_QUIT, and over TLS a close alert; on a disconnected socket they reach no
 // server.
 void Connection::abandon() noexcept {
   if (!handle_) return;
-  // the number of a socket that the library has closed may be that of another descriptor by now
+  // if the library has closed its socket, another descriptor may have that number by now
   fd_ = socket_of(handle_);
   int nowhere[2] = {-1, -1};
   const bool harmless =

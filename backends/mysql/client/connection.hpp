@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to a server, over the blocking client library. Statements are sent and their
-// answers waited for in poll(2), so every wait has a deadline and can be interrupted, and a wait in
-// the server (GET_LOCK, FOR UPDATE) goes on while its caller does something else.
+// One connection to a server, over the blocking client library. It sends statements and waits for
+// their answers in poll(2), so every wait has a deadline and can be interrupted, and a wait in the
+// server (GET_LOCK, FOR UPDATE) goes on while its caller does something else. The thread that owns
+// the Backend calls it.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -31,11 +32,11 @@ struct Facts {
   std::string server;        // identifies the server
   std::string version;
   bool mariadb = false, galera = false, read_only = false;
-  // Galera: its UUID, the same on all its nodes. Only asked for if the URL names several hosts
+  // Galera: the UUID of the cluster. Read only if the URL names several hosts
   std::string cluster{};
   // the binary log is statement-based: then InnoDB writes nothing at READ COMMITTED
   bool statement_log = false;
-  // the server's id of this connection differs from the one in its greeting: a proxy shares
+  // the server's id of this connection differs from the id in the greeting: a proxy shares
   // connections
   bool proxied = false;
   std::int64_t wait_timeout = 0;
@@ -43,17 +44,17 @@ struct Facts {
   Deadline clock_at{};          // when that answer came
 };
 
-// An SQL condition, read anew by each statement: the facts of a connection are those of its login.
-// A statement-based binary log would have a replica, which is read-only, judge it again: where that
-// matters it is a variable, whose value goes with the statement.
+// An SQL condition that each statement evaluates, because the facts of a connection are as old as its
+// login. With a statement-based binary log a replica, which is read-only, would evaluate it again:
+// where that matters the condition is a variable, whose value goes with the statement.
 inline constexpr std::string_view server_writes = "CAST(@@global.read_only AS CHAR) IN ('0','OFF')";
 
-// The server's clock in microseconds since 1970, fixed when a statement starts: before the row is
-// read, so expiry is judged late, never early.
+// The server's clock in microseconds since 1970, fixed when a statement starts, before it reads the
+// row: so it judges expiry late, never early.
 inline constexpr std::string_view server_clock =
     "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
 
-// Values in statements: digits, or hex, which no character set and no quote can change.
+// Values in statements are digits or hex, which no character set and no quote can change.
 std::string hex(std::string_view bytes);   // x'..'
 std::string text_hex(std::string_view s);  // _utf8mb4 x'..', for what the server compares as text
 
@@ -72,8 +73,7 @@ using Value = std::variant<std::int64_t, std::uint64_t, Bytes, Text, Sql>;
 using Values = std::vector<Value>;
 std::string literal(const Value&);
 
-// A repeated statement without rows as its result, with `?` in the place of each value; no other
-// `?`.
+// A repeated statement that returns no rows, with `?` in the place of each value and nowhere else.
 struct Template {
   std::string name, text;
 };
@@ -81,20 +81,20 @@ struct Template {
 class Connection final : public SqlSession {
  public:
   // Connects and verifies, then configures the session, which is an exchange like others. The name
-  // service has `timeout`, and so has each answer of the server until it has let us in, all of
-  // these together `answers` times as long.
+  // service may take `timeout`, and so may each answer of the server until the login is done; all of
+  // these together may take `answers` times as long.
   static Result<std::unique_ptr<Connection>> open(const Options&, const Endpoint&, Duration timeout,
                                                   int answers = 1);
   ~Connection() override;
 
-  // One statement (or several, `;` between) and its answer, which has `least_time` in any case.
-  // Errc::timed_out: none in time; the connection is then broken, or if it `holds` the answer
-  // is still outstanding.
+  // Sends one statement (or several, `;` between) and waits for its answer, for at least
+  // `least_time`. Errc::timed_out: there was none in time; the connection is broken then, or if it
+  // `holds` the answer is still outstanding.
   Result<SqlRows> query(std::string_view what, std::string_view sql, Deadline until);
 
-  // The same with values, with other statements before and after. From the second time on over
-  // this connection it is a prepared statement of the server, if it comes alone (MariaDB; what is
-  // prepared first costs an exchange more). Without an answer in time the connection is broken.
+  // The same with values, and with other statements before and behind. From its second time over
+  // this connection it is a prepared statement of the server, if it comes alone (MariaDB; preparing
+  // costs an exchange more). Without an answer in time the connection is broken.
   Result<SqlRows> query(std::string_view what, const Template&, const Values&,
                         std::string_view before, std::string_view behind, Deadline until);
 
@@ -112,19 +112,19 @@ class Connection final : public SqlSession {
   Remedy remedy() const noexcept override { return error_number_ == 0 ? Remedy::none : remedy_; }
   bool outlives_errors() const noexcept override { return true; }
 
-  // of the last failed call; 0: none of the server's
+  // of the last failed call; 0: the server reported no error
   unsigned error_number() const noexcept { return error_number_; }
-  // of a request that failed: the results of its statements before the one that did
+  // The results of the statements before the statement that failed.
   const SqlRows& answered() const noexcept { return answer_; }
 
   void close() noexcept;  // with COM_QUIT; only where no lock depends on the session
 
   const Facts& facts() const noexcept { return facts_; }
 
-  // The expected clock of the server at that time, if it is not set meanwhile; too low by the
-  // transit time of its answer.
+  // Estimates the server's clock at that time, unless it is set meanwhile; too low by the transit
+  // time of its answer.
   std::optional<Micros> server_time(Deadline) const noexcept;
-  // the time that a statement waits for a locked row
+  // How long a statement waits for a locked row.
   Duration row_wait() const noexcept { return row_wait_; }
 
   // The server ends the session after this long without a message. Whole seconds, rounded up.
@@ -132,9 +132,8 @@ class Connection final : public SqlSession {
 
   Duration least_time{};
   std::vector<std::string> names;  // named locks that this session has
-  // a named lock of this session, taken before its grants name it; releasing it wakes waiters.
-  // Empty: none
-  std::string bell{};
+  // A named lock of this session, which its grants name; its release wakes waiters. Empty: none.
+  std::string wake_lock{};
 
  private:
   explicit Connection(Endpoint at) : SqlSession(at.text()), at_(std::move(at)) {}
@@ -146,7 +145,7 @@ class Connection final : public SqlSession {
   bool prepares(const Template&, const Values&) const;
   Result<void> prepare(std::string_view what, const Template&, Deadline until);
   Result<SqlRows> execute(std::string_view what, st_mysql_stmt*, const Values&, Deadline until);
-  // The rest of a call of the client library that was started.
+  // Continues a call of the client library.
   using Continue = int (*)(int* failed, st_mysql_stmt*, int happened);
   Result<void> go_on(std::string_view what, st_mysql_stmt*, int awaited, int failed, Continue,
                      Deadline until);
@@ -166,7 +165,7 @@ class Connection final : public SqlSession {
   Duration row_wait_{};
   std::map<std::string, st_mysql_stmt*> repeated_;  // by name; null: sent once, as text
   bool prepares_ = true;
-  // a call that is not over, because its answer was not there in time
+  // a call that is not over, because its answer did not come in time
   st_mysql_stmt* suspended_ = nullptr;
   Continue continue_ = nullptr;
 };

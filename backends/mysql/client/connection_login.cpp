@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening a connection: address, TLS, authentication plugins, the session's settings.
+// Opens a connection: address, TLS, authentication plugins, settings of the session.
 #include <errmsg.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -93,7 +93,7 @@ LogIn log_in(MYSQL* m, const Options& o, const Endpoint& at, const std::string& 
              Duration timeout, int answers) {
   const Deadline until = later(Clock::now(), timeout * answers);
   bool late = false;
-  // An interrupted wait is over, and is perhaps being undone through this very connection.
+  // After an interrupt the caller may use this connection to leave the queue, so it must connect.
   pollfd before{o.interrupt_fd, POLLIN, 0};
   const int interrupt_fd = ::poll(&before, 1, 0) > 0 ? -1 : o.interrupt_fd;
   const std::size_t stack = 256 * 1024;  // of the steps; a name look-up may load modules
@@ -129,7 +129,7 @@ LogIn log_in(MYSQL* m, const Options& o, const Endpoint& at, const std::string& 
 }
 #endif
 
-// Empty ones of a unix socket.
+// A unix socket has one, which is empty.
 Result<std::vector<std::string>> addresses_of(const Endpoint& at, Deadline until) {
   std::vector<std::string> addresses;
   if (!at.socket.empty()) return std::vector<std::string>(1);

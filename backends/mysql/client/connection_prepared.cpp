@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repeated statements: the first time as text, then prepared by the server, which parses them once;
-// values then go as they are. Connector/C does both calls in steps, so the waits are ours.
+// Repeated statements go as text the first time. Then the server prepares them: it parses them once,
+// and values need no escapes. Connector/C makes both calls in steps, so the waits are ours.
 #include <fmt/format.h>
 #include <mysql.h>
 #include <mysqld_error.h>
@@ -52,7 +52,7 @@ Result<SqlRows> Connection::ask(std::string_view what, const SqlStatement& state
 #ifdef MARIADB_PACKAGE_VERSION
 namespace {
 
-// Points to the value, which must outlive it.
+// The result points to the value, which must outlive it.
 MYSQL_BIND bind(const Value& v) {
   MYSQL_BIND b{};
   const auto set = [&b](enum_field_types type, const void* data, std::size_t size) {
@@ -75,8 +75,7 @@ MYSQL_BIND bind(const Value& v) {
 
 }  // namespace
 
-// Nothing but the deadline ends the wait. The call is then left where it is, and ends with the
-// connection.
+// Only the deadline ends the wait. The unfinished call then ends with the connection.
 Result<void> Connection::go_on(std::string_view what, MYSQL_STMT* s, int awaited, int failed,
                                Continue go, Deadline until) {
   until = std::max(until, later(Clock::now(), least_time));
@@ -96,7 +95,7 @@ Result<void> Connection::go_on(std::string_view what, MYSQL_STMT* s, int awaited
   return {};
 }
 
-// Its socket leads nowhere now.
+// Runs when the socket leads nowhere.
 void Connection::end_suspended() noexcept {
   int failed = 0;
   while (suspended_ && continue_(&failed, suspended_, MYSQL_WAIT_TIMEOUT) != 0) {}

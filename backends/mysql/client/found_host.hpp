@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client library connects to the host that it verifies in the certificate, and looks it up by
-// itself, without a bound. Here its look-up is answered with an address that is known already.
+// itself, which may take for ever. FoundHost answers that look-up with an address that we know.
 #pragma once
 #include <string>
 

@@ -122,7 +122,7 @@ Access access(const Url& url) {
   return a;
 }
 
-// ?ssl-mode=. What is less than VERIFY_CA to others is verified all the same.
+// Translates ?ssl-mode=. dlock verifies also what other clients do not (below VERIFY_CA).
 void translate(Url& url) {
   if (url.item("tls")) return;
   for (auto& [name, value] : url.items)

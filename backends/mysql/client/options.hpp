@@ -13,18 +13,18 @@ namespace dlock::mysql {
 // The settings from URL, options, environment and ~/.my.cnf, checked as far as possible without a
 // connection.
 struct Options : SqlOptions {
-  std::vector<Endpoint> servers;  // nodes of one cluster; the first that answers is used
+  std::vector<Endpoint> servers;  // nodes of one cluster; dlock uses the first that answers
   bool password_of_cnf = false;   // it came from ~/.my.cnf
   // of client authentication plugins; empty: the usual directories
   std::string plugin_dir;
-  // of the recipes that lock rows; empty: the recipe's own
+  // for the recipes that lock rows; empty: the recipe's own
   std::string table, key_column;
-  // ?where.COLUMN= of for-update: column, value
+  // for-update, ?where.COLUMN=: column, value
   std::vector<std::pair<std::string, std::string>> conditions;
   // insert: a foreign row is removed at this age
   std::optional<Duration> stale_after;
 
-  bool read_password_again();  // of ~/.my.cnf, too
+  bool read_password_again();  // reads ~/.my.cnf, too
 };
 
 // Errc::usage names the item, its value and what is allowed; Errc::config: ~/.my.cnf.

@@ -28,8 +28,8 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
 
   static constexpr std::string_view engine = "the server forbids tables of this engine";
 
-  // --read-only, --super-read-only, --innodb-read-only: another server may write, or this one
-  // later. No other option goes away by itself.
+  // --read-only, --super-read-only, --innodb-read-only: another server may write, or this server
+  // may later. No other option goes away by itself.
   if (number == ER_OPTION_PREVENTS_STATEMENT && text.find("read-only") == text.npos)
     return {number, none, Errc::cannot_create, "an option of the server forbids this statement"};
 
@@ -43,7 +43,7 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
       {ER_NEED_REPREPARE, later, Errc::unavailable},
       {ER_CHECKREAD, later, Errc::unavailable},
       {ER_ERROR_DURING_COMMIT, later, Errc::unavailable},
-      // Too many.
+      // Too many connections, or no space.
       {ER_CON_COUNT_ERROR, elsewhere, Errc::unavailable,
        "each holder and waiter needs a connection: raise max_connections"},
       {ER_TOO_MANY_USER_CONNECTIONS, elsewhere, Errc::unavailable,
@@ -52,7 +52,7 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
        "each holder and waiter needs a connection: raise max_user_connections"},
       {ER_RECORD_FILE_FULL, elsewhere, Errc::unavailable},
       {ER_DISK_FULL, elsewhere, Errc::unavailable},
-      // It does not write, or not yet.
+      // The server does not write, or not yet.
       {ER_UNKNOWN_COM_ERROR, elsewhere, Errc::unavailable,
        "the node is not in a primary component of its cluster"},
       {ER_OPTION_PREVENTS_STATEMENT, elsewhere, Errc::unavailable,

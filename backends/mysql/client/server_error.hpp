@@ -9,7 +9,7 @@ namespace dlock::mysql {
 
 using ServerError = ServerErrorRow<unsigned>;  // a number of the server or of the client library
 
-inline constexpr unsigned mysql_lock_nowait = 3572;  // MySQL's ER_LOCK_NOWAIT; MariaDB has none
+inline constexpr unsigned mysql_lock_nowait = 3572;  // ER_LOCK_NOWAIT; not in MariaDB's headers
 
 // Unlisted numbers are Remedy::none, Errc::protocol: the outcome is unknown, and a retry may help.
 // `text`: the server's; it names the option that prevents a statement.
@@ -18,8 +18,8 @@ ServerError classify(unsigned number, std::string_view text = {}) noexcept;
 // "<what> at <where>: error <number>: <text, made printable and short> (<advice>)"
 Error as_error(std::string_view what, std::string_view where, unsigned number,
                std::string_view text);
-// Of a failed login: of what the server says only the first sentence is shown, and nothing if that
-// has the password.
+// For a failed login: shows the first sentence of the server's text alone, and nothing if that
+// contains the password.
 Error as_login_error(std::string_view what, std::string_view where, unsigned number,
                      std::string_view text, std::string_view password);
 

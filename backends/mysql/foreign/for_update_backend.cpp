@@ -23,7 +23,7 @@ Rows rows_of(const Options& o) {
 ForUpdateBackend::ForUpdateBackend(const Traits& traits, Options options)
     : HeldBackend(traits, options, schema::for_update, "dlock_grant"), locked_(rows_of(options)) {}
 
-Result<void> ForUpdateBackend::fit(const Facts& f) const {
+Result<void> ForUpdateBackend::check_server(const Facts& f) const {
   if (f.galera)
     return fail(
         refuse("this server is a node of a Galera cluster, where row locks are known to one node "
@@ -40,8 +40,8 @@ std::string ForUpdateBackend::row(const std::string& name) const {
                      locked_.text ? text_hex(name) : hex(name), locked_.also);
 }
 
-// In a separate statement that is committed at once: two transactions that lock a missing row would
-// wait for each other.
+// Inserts the row by a statement that is committed at once: two transactions that lock a missing row
+// would wait for each other.
 Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, Deadline until) {
   const Options& o = client_.options();
   std::string sql = fmt::format("INSERT INTO dlock_row(name) VALUES({})", hex(name));
@@ -69,7 +69,7 @@ Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, 
 }
 
 Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, Deadline until) {
-  // Its own timeout is longer than our waits, so a wait ends by KILL QUERY or by its grant.
+  // The timeout is longer than our waits, so a wait ends by KILL QUERY or by its grant.
   TRY_VOID(c.query("connect", "SET SESSION innodb_lock_wait_timeout=60", until));
   if (const std::string& table = client_.options().table; !table.empty()) {
     TRY(engine, c.query("look at the table", engine_of(table), until));
@@ -78,7 +78,7 @@ Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, D
           fmt::format("table {} is of engine {}, which locks no rows, so it would not exclude",
                       table, engine.text(0))));
   }
-  // The table of the records, too: creating it later would end the transaction.
+  // Reads the table of the records, too: to create it later would end the transaction.
   auto there = c.query("look",
                        fmt::format("SELECT 1 FROM {0} WHERE name={1}; SELECT 1 FROM {2}", table_,
                                    hex(name), row(name)),
@@ -87,11 +87,11 @@ Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, D
   return there->rows.empty() ? make_row(c, name, until) : Result<void>{};
 }
 
-// Foreign holders: is the row locked? Tried for a moment only, without waiting.
+// Finds foreign holders: tries to lock the row for a moment, without waiting.
 Result<void> ForUpdateBackend::probe(Connection& c, const std::string& name, LockRow& r,
                                      Deadline until) {
   if (r.ours) return {};
-  // autocommit: over at once
+  // autocommit: the lock is released at once
   auto tried = c.query("look", fmt::format("SELECT 1 FROM {} FOR UPDATE NOWAIT", row(name)), until);
   if (!tried &&
       (c.error_number() == ER_LOCK_WAIT_TIMEOUT || c.error_number() == mysql_lock_nowait)) {
@@ -120,10 +120,10 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
       return std::nullopt;
     if (!problem) return fail(std::move(problem.error()));
     if (missing > 2) return fail(Errc::unavailable, "the row is deleted again and again");
-    // its row was deleted
+    // the row was deleted
     TRY_VOID(make_row(c, name, until));
   }
-  TRY(token, note(c, name, r, until));
+  TRY(token, record_grant(c, name, r, until));
   return token;
 }
 
@@ -134,23 +134,23 @@ Result<void> ForUpdateBackend::before_wait(Connection& c, const std::string&, De
 std::string ForUpdateBackend::wait(const std::string& name, double) const {
   return fmt::format("SELECT 1 FROM {} FOR UPDATE", row(name));
 }
-bool ForUpdateBackend::got(const SqlRows& a) const { return !a.rows.empty(); }
+bool ForUpdateBackend::was_granted(const SqlRows& a) const { return !a.rows.empty(); }
 
-// The record is committed beside the transaction, so that the token stays when that breaks, and
-// must not replace the record of a later holder of the row. It may be sent late by a session A that
-// has lost the row (killed, cut off, timed out) before B had it:
-//  1. The newest token is read in the session that has the row locked. A dead session reads
-//     nothing; B reads later than A, so no smaller one.
+// Another session commits the record, so that the token stays when the transaction breaks. The
+// record must not replace the record of a later holder of the row. A session A that has lost the row
+// (killed, cut off, timed out) may send its record late, when B has the row:
+//  1. The session that has the row locked reads the newest token. A dead session reads nothing; B
+//     reads later than A, so B's token is not smaller.
 //  2. The write names that token. B wrote first: A's finds another token and writes nothing. A
-//     wrote first, after B has read: B's writes nothing, B reads again, and writes a greater one.
+//     wrote first, after B has read: B's writes nothing, B reads again, and writes a greater token.
 //     So the newest record is B's as soon as B is granted anything.
 //  3. The write checks whether A's session has its named lock, so that the record of a dead session
 //     is mostly not written at all.
-//  4. The session is checked again after that: one that was lost meanwhile is granted nothing.
-// With a statement-based binary log the transaction keeps its first snapshot, so there is one try
-// for each.
-Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& name,
-                                            const Request& r, Deadline until) {
+//  4. The session is checked again after that: a session that was lost meanwhile is granted nothing.
+// With a statement-based binary log the transaction keeps its first snapshot, so each transaction
+// tries once.
+Result<FencingToken> ForUpdateBackend::record_grant(Connection& c, const std::string& name,
+                                                    const Request& r, Deadline until) {
   const std::string lives = life_name(r.owner, name), session = std::to_string(c.facts().thread);
   while (Clock::now() < until) {
     const bool named = std::find(c.names.begin(), c.names.end(), lives) != c.names.end();
@@ -194,17 +194,18 @@ std::string ForUpdateBackend::grant(const std::string& name, const Request& r,
     return fmt::format(
         "INSERT IGNORE INTO {0}(name,fence,owner,conn,granted,until,who) SELECT "
         "{1},LAST_INSERT_ID({2}),'{3}',{4},{2},{2}+{5},{6} FROM DUAL WHERE {7}",
-        table_, hex(name), server_clock, r.owner.hex(), session, r.ttl.count(), hex(who(r)), lives);
+        table_, hex(name), server_clock, r.owner.hex(), session, r.ttl.count(), hex(identity_of(r)),
+        lives);
   return fmt::format(
       "UPDATE {} SET "
       "fence=LAST_INSERT_ID(GREATEST(fence+1,{})),owner='{}',conn={},granted={},until=granted+{},"
       "who={} WHERE name={} AND fence={} AND {}",
-      table_, server_clock, r.owner.hex(), session, server_clock, r.ttl.count(), hex(who(r)),
-      hex(name), *newest, lives);
+      table_, server_clock, r.owner.hex(), session, server_clock, r.ttl.count(),
+      hex(identity_of(r)), hex(name), *newest, lives);
 }
 
-Result<bool> ForUpdateBackend::beat(Connection& c, const Lease& lease, Duration ttl,
-                                    Deadline until) {
+Result<bool> ForUpdateBackend::heartbeat(Connection& c, const Lease& lease, Duration ttl,
+                                         Deadline until) {
   const std::string name = name_of(lease.key);
   TRY_VOID(c.wait_timeout(ttl, until));
   TRY(alive, c.query("renew",
@@ -222,7 +223,7 @@ Result<bool> ForUpdateBackend::beat(Connection& c, const Lease& lease, Duration 
   return known.affected == 1;
 }
 
-Result<bool> ForUpdateBackend::give_up(Connection& c, const Lease& lease, Deadline until) {
+Result<bool> ForUpdateBackend::release_over(Connection& c, const Lease& lease, Deadline until) {
   const std::string name = name_of(lease.key);
   // The record first: the next holder overwrites it.
   auto cleared = client_.run<SqlRows>(until, false, [&](Connection& beside) {

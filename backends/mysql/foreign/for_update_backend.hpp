@@ -5,17 +5,17 @@
 namespace dlock::mysql {
 
 // SELECT ... FOR UPDATE in a transaction that stays open: on a row of our own table, or of another
-// program's (`?table=&key_column=&where.COLUMN=`). The token is committed beside it, because writes
-// of the transaction itself are lost when it breaks, and the next holder would get the same one;
-// note() explains why a late write of a lost session never replaces the next holder's record. The
-// session has the named lock `dl:<owner>`, which shows others that it lives.
+// program's (`?table=&key_column=&where.COLUMN=`). Another session commits the token, because the
+// writes of the transaction are lost when it breaks, and the next holder would get the same token.
+// record_grant() explains why a late write of a lost session never replaces the next holder's
+// record. The session has the named lock `dl:<owner>`, which shows others that it lives.
 class ForUpdateBackend final : public HeldBackend {
  public:
   ForUpdateBackend(const Traits&, Options);
   std::vector<Rows> rows() const override { return {{table_, "name"}, locked_}; }
 
  protected:
-  Result<void> fit(const Facts&) const override;
+  Result<void> check_server(const Facts&) const override;
   Result<void> prepare(Connection&, const std::string&, Deadline) override;
   std::string in_force(const std::string&) const override { return std::string{session_lives}; }
   std::string held(const std::string&) const override { return "0"; }
@@ -24,15 +24,16 @@ class ForUpdateBackend final : public HeldBackend {
                                               Deadline) override;
   Result<void> before_wait(Connection&, const std::string&, Deadline) override;
   std::string wait(const std::string&, double seconds) const override;
-  bool got(const SqlRows&) const override;
-  Result<FencingToken> note(Connection&, const std::string&, const Request&, Deadline) override;
-  Result<bool> beat(Connection&, const Lease&, Duration, Deadline) override;
-  Result<bool> give_up(Connection&, const Lease&, Deadline) override;
+  bool was_granted(const SqlRows&) const override;
+  Result<FencingToken> record_grant(Connection&, const std::string&, const Request&,
+                                    Deadline) override;
+  Result<bool> heartbeat(Connection&, const Lease&, Duration, Deadline) override;
+  Result<bool> release_over(Connection&, const Lease&, Deadline) override;
   Result<void> undo(Connection&, const std::string&, Deadline) override;
 
  private:
   std::string row(const std::string& name) const;  // FROM ... WHERE ...
-  // The statement that writes the record over `newest`, or inserts it, as long as `session` lives.
+  // The statement that overwrites the record `newest`, or inserts a record, while `session` lives.
   std::string grant(const std::string& name, const Request&, std::optional<FencingToken> newest,
                     const std::string& session) const;
   Result<void> make_row(Connection&, const std::string& name, Deadline);

@@ -7,7 +7,7 @@
 namespace dlock::mysql {
 namespace {
 
-constexpr std::ptrdiff_t most_characters = 64;  // of MySQL; MariaDB has 192 bytes
+constexpr std::ptrdiff_t most_characters = 64;  // MySQL's limit; MariaDB's is 192 bytes
 
 // SQL: this session has the named lock, or gets it now. A repeated statement takes no lock a second
 // time, because a lock that is taken twice must be released twice.
@@ -34,7 +34,7 @@ GetLockBackend::GetLockBackend(const Traits& traits, Options options)
                         table_, server_clock, server_writes, has_or_gets("?"))},
       free_{"dlock_free_named", "DO RELEASE_LOCK(?),RELEASE_LOCK(?)"} {}
 
-Result<void> GetLockBackend::fit(const Facts& f) const {
+Result<void> GetLockBackend::check_server(const Facts& f) const {
   if (f.galera)
     return fail(
         refuse("this server is a node of a Galera cluster, where named locks are known to one node "
@@ -53,24 +53,31 @@ std::string GetLockBackend::held(const std::string& name) const {
   return fmt::format("IS_USED_LOCK({}) IS NOT NULL", lock_name(name));
 }
 
-// Lock and record in one statement. If the row is missing it is created, and its first token is the
-// time: grants are rarer than microseconds, so after a server restart tokens continue above.
+// Takes the lock and writes the record in one statement. A missing row is created; its first token
+// is the time: grants are rarer than microseconds, so after a restart of the server tokens continue
+// above the older tokens.
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
                                                             const Request& r, Deadline until) {
   std::optional<FencingToken> token;
   const std::string lives = life_name(r.owner, name);
   if (!c.facts().statement_log) {
     const Value lock = lock_value(name), life = Text{lives};
-    const Values values{
-        Bytes{r.owner.hex()}, r.ttl.count(), Bytes{who(r)}, Bytes{name}, lock, lock, life, life};
+    const Values values{Bytes{r.owner.hex()},
+                        r.ttl.count(),
+                        Bytes{identity_of(r)},
+                        Bytes{name},
+                        lock,
+                        lock,
+                        life,
+                        life};
     TRY(answer, c.query("record the grant", take_, values, "", "", until));
     if (answer.affected > 0) token = answer.insert_id;
   }
   if (!token) {
-    TRY(made, record(c, name, r,
-                     fmt::format("DUAL WHERE @writes AND IF({},{},0)", has_or_gets(lock_name(name)),
-                                 has_or_gets(text_hex(lives))),
-                     "CONNECTION_ID()", until, false));
+    TRY(made, write_record(c, name, r,
+                           fmt::format("DUAL WHERE @writes AND IF({},{},0)",
+                                       has_or_gets(lock_name(name)), has_or_gets(text_hex(lives))),
+                           "CONNECTION_ID()", until, false));
     token = made;
   }
   if (token) c.names = {lives};
@@ -80,15 +87,16 @@ Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const
 std::string GetLockBackend::wait(const std::string& name, double seconds) const {
   return fmt::format("SELECT GET_LOCK({},{:.3f})", lock_name(name), seconds);
 }
-bool GetLockBackend::got(const SqlRows& a) const { return a.text(0) == "1"; }
+bool GetLockBackend::was_granted(const SqlRows& a) const { return a.text(0) == "1"; }
 
-Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name, const Request& r,
-                                          Deadline until) {
+Result<FencingToken> GetLockBackend::record_grant(Connection& c, const std::string& name,
+                                                  const Request& r, Deadline until) {
   const std::string lives = life_name(r.owner, name);
-  TRY(token, record(c, name, r,
-                    fmt::format("DUAL WHERE @writes AND IF(IS_USED_LOCK({})=CONNECTION_ID(),{},0)",
-                                lock_name(name), has_or_gets(text_hex(lives))),
-                    "CONNECTION_ID()", until, false));
+  TRY(token,
+      write_record(c, name, r,
+                   fmt::format("DUAL WHERE @writes AND IF(IS_USED_LOCK({})=CONNECTION_ID(),{},0)",
+                               lock_name(name), has_or_gets(text_hex(lives))),
+                   "CONNECTION_ID()", until, false));
   if (!token)
     return fail(Errc::unavailable,
                 "the named lock was taken away at once, or the server has become read-only");
@@ -96,7 +104,8 @@ Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name
   return *token;
 }
 
-Result<bool> GetLockBackend::beat(Connection& c, const Lease& lease, Duration ttl, Deadline until) {
+Result<bool> GetLockBackend::heartbeat(Connection& c, const Lease& lease, Duration ttl,
+                                       Deadline until) {
   const std::string name = name_of(lease.key);
   TRY_VOID(c.wait_timeout(ttl, until));
   TRY(r, c.query("renew",
@@ -109,7 +118,7 @@ Result<bool> GetLockBackend::beat(Connection& c, const Lease& lease, Duration tt
 }
 
 // A named lock cannot be taken from a living session.
-Result<bool> GetLockBackend::give_up(Connection& c, const Lease& lease, Deadline until) {
+Result<bool> GetLockBackend::release_over(Connection& c, const Lease& lease, Deadline until) {
   TRY_VOID(undo(c, name_of(lease.key), until));
   return true;
 }

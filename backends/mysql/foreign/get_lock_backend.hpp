@@ -5,8 +5,8 @@
 namespace dlock::mysql {
 
 // GET_LOCK(name, ...) as every user of named locks calls it. The record names the session that was
-// last granted the lock, and is in force as long as that session has the lock and the one of its
-// life, so a release writes nothing. The number of a session alone proves nothing: a restarted
+// granted the lock last. The record is in force while that session has this lock and its lock
+// life_name(), so a release writes nothing. The number of a session alone proves nothing: a restarted
 // server counts from the beginning, and where tables in memory are forbidden the record outlives
 // the restart. Tokens continue with the record or the server's clock, whichever is greater.
 class GetLockBackend final : public HeldBackend {
@@ -14,16 +14,17 @@ class GetLockBackend final : public HeldBackend {
   GetLockBackend(const Traits&, Options);
 
  protected:
-  Result<void> fit(const Facts&) const override;
+  Result<void> check_server(const Facts&) const override;
   std::string in_force(const std::string&) const override;
   std::string held(const std::string&) const override;
   Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&,
                                               Deadline) override;
   std::string wait(const std::string&, double seconds) const override;
-  bool got(const SqlRows&) const override;
-  Result<FencingToken> note(Connection&, const std::string&, const Request&, Deadline) override;
-  Result<bool> beat(Connection&, const Lease&, Duration, Deadline) override;
-  Result<bool> give_up(Connection&, const Lease&, Deadline) override;
+  bool was_granted(const SqlRows&) const override;
+  Result<FencingToken> record_grant(Connection&, const std::string&, const Request&,
+                                    Deadline) override;
+  Result<bool> heartbeat(Connection&, const Lease&, Duration, Deadline) override;
+  Result<bool> release_over(Connection&, const Lease&, Deadline) override;
   Result<void> undo(Connection&, const std::string&, Deadline) override;
   Result<std::uint64_t> session_of(Connection&, const std::string&, Deadline) override;
 

@@ -23,8 +23,8 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
       session = stranger;
       if (session == 0) return Released::was_not_held;  // any more
     }
-    // Its next heartbeat would notice by the record, too; it notices the end of its session at
-    // once.
+    // The holder's next heartbeat would notice the record, too; it notices the end of its session
+    // at once.
     if (r.ours) {
       TRY_VOID(c.query("force a release",
                        fmt::format("UPDATE {} SET owner='' WHERE name={} AND fence={}", table_,

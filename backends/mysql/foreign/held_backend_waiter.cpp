@@ -25,8 +25,8 @@ class HeldWaiter final : public Waiter {
  private:
   Result<void> connect();
   Progress waiting();
-  Progress hold(FencingToken token, Deadline sent) {
-    return Progress{backend_.hold(request_, std::move(connection_), token, sent)};
+  Progress keep_grant(FencingToken token, Deadline sent) {
+    return Progress{backend_.keep_grant(request_, std::move(connection_), token, sent)};
   }
   std::optional<HolderView> holder(std::string& why);
   Result<Progress> failed(Error);
@@ -42,7 +42,7 @@ class HeldWaiter final : public Waiter {
 };
 
 Result<std::unique_ptr<Waiter>> HeldBackend::enqueue(const Request& r) {
-  TRY_VOID(accept(r));
+  TRY_VOID(check_request(r));
   return std::make_unique<HeldWaiter>(*this, r);
 }
 
@@ -53,7 +53,7 @@ Result<void> HeldWaiter::connect() {
   const Deadline until = backend_.client_.usual_deadline();
   TRY(c, backend_.client_.writer(until));
   connection_ = std::move(c);
-  TRY_VOID(backend_.fit(connection_->facts()));
+  TRY_VOID(backend_.check_server(connection_->facts()));
   TRY_VOID(connection_->wait_timeout(request_.ttl, until));
   return backend_.client_
       .run_on<std::monostate>(*connection_, until, true,
@@ -75,7 +75,7 @@ Progress HeldWaiter::waiting() {
   return last_;
 }
 
-// The locks that the session has, or was about to get, end with it.
+// The locks that the session has, or was about to get, end with the session.
 Result<Progress> HeldWaiter::failed(Error e) {
   backend_.client_.drop(std::move(connection_));
   return fail(std::move(e));
@@ -85,7 +85,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   last_.sent_at = {};
   if (name_.empty()) name_ = backend_.name_of(request_.key);
-  TRY(again, backend_.hold_again(request_));
+  TRY(again, backend_.repeat_grant(request_));
   if (again) return std::move(*again);
   for (unsigned breaks = 0;;) {
     if (!connection_ || !connection_->under_way()) {
@@ -98,11 +98,11 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
             *connection_, until, true,
             [&](Connection& c) { return backend_.try_now(c, name_, request_, until); });
         if (!token) {
-          // An idle connection that the server has closed meanwhile.
+          // The server has closed an idle connection.
           if (connection_->broken() && had_worked && ++breaks <= 2) continue;
           return failed(std::move(token.error()));
         }
-        if (*token) return hold(**token, sent);
+        if (*token) return keep_grant(**token, sent);
         if (!request_.wait) {
           Busy busy{.holder = {}, .sent_at = sent};
           busy.holder = holder(busy.why);
@@ -140,15 +140,15 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
       if (Clock::now() < answer_by_) return waiting();
       return failed({Errc::unavailable, "wait: no answer in time"});
     }
-    if (backend_.got(answer->value().front())) {
+    if (backend_.was_granted(answer->value().front())) {
       ++backend_.wakeups_;
       const Deadline until = backend_.client_.usual_deadline(), sent = Clock::now();
-      // No table is created here: that would end the transaction that has the lock.
+      // Creates no table: that would end the transaction that has the lock.
       auto token = backend_.client_.run_on<FencingToken>(
           *connection_, until, false,
-          [&](Connection& c) { return backend_.note(c, name_, request_, until); });
+          [&](Connection& c) { return backend_.record_grant(c, name_, request_, until); });
       if (!token) return failed(std::move(token.error()));
-      return hold(*token, sent);
+      return keep_grant(*token, sent);
     }
     holder_read_ = false;
     last_.sent_at = waits_since_;
@@ -162,7 +162,7 @@ Result<void> HeldWaiter::cancel() {
       backend_.undo(*connection_, name_, backend_.client_.usual_deadline()))
     backend_.client_.give_back(std::move(connection_));
   backend_.client_.drop(std::move(connection_));
-  if (!backend_.mine(request_.key, request_.owner)) return {};
+  if (!backend_.held_by(request_.key, request_.owner)) return {};
   TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
   return {};
 }

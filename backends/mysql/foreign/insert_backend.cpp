@@ -21,7 +21,7 @@ std::string InsertBackend::in_force(const std::string& name) const {
       "',r.owner,' %') AND {}>{})",
       rows_, text_hex(name), end_of_lease, server_clock);
 }
-// An expired row of a dlock does not count: the next contender removes it.
+// An expired row of dlock does not count: the next contender removes it.
 std::string InsertBackend::held(const std::string& name) const {
   return fmt::format(
       "EXISTS(SELECT 1 FROM `{}` WHERE method_name={} AND (method_desc NOT LIKE 'dlock %' OR "
@@ -45,7 +45,7 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
     TRY_VOID(writable(c.where(), made && made->affected == 0));
     if (!made) {
       if (c.error_number() != ER_DUP_ENTRY) return fail(std::move(made.error()));
-      // Ours by an earlier request, whose reply was lost: it lasts from now, like a renewal.
+      // An earlier request of ours may have inserted it, and its reply was lost: renews that row.
       TRY(mine, renew_over(c, name, r.owner, r.ttl, until));
       if (!mine.has_value()) {
         std::string stale = fmt::format("(method_desc LIKE 'dlock %' AND {}+{}<={})", end_of_lease,
@@ -64,7 +64,7 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
         return Try{.found = std::move(found)};
       }
     }
-    TRY(token, record(c, name, r, row_of(name, r.owner), "0", until));
+    TRY(token, write_record(c, name, r, row_of(name, r.owner), "0", until));
     if (token) return Try{.token = token, .sent = sent};
     TRY(found, read_record(c, name, until));  // our ttl is over already
     return Try{.found = std::move(found)};
@@ -101,7 +101,7 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
   TRY(key, Key::parse(std::string_view{name}.substr(client_.options().prefix.size())));
   Request again{key, owner};
   again.ttl = ttl;
-  return record(c, name, again, row_of(name, owner), "0", until);
+  return write_record(c, name, again, row_of(name, owner), "0", until);
 }
 
 Result<bool> InsertBackend::release_over(Connection& c, const std::string& name, const Owner& owner,

@@ -6,8 +6,8 @@
 
 namespace dlock::mysql {
 
-// RECIPES: a row with a unique key, deleted to release. method_desc of a dlock's row is `dlock
-// <owner> <end of the lease>`.
+// A row with a unique key; a release deletes it. method_desc of dlock's rows is `dlock <owner> <end
+// of the lease>`.
 class InsertBackend final : public RowBackend {
  public:
   InsertBackend(const Traits&, Options);

@@ -14,8 +14,8 @@ std::string engine_of(const std::string& table) {
       text_hex(table));
 }
 
-Result<void> NamedBackend::accept(const Request& r) const {
-  constexpr std::size_t longest = 255;  // of the column of names
+Result<void> NamedBackend::check_request(const Request& r) const {
+  constexpr std::size_t longest = 255;  // the size of the column
   TRY_VOID(can_serve(traits_, r));
   if (name_of(r.key).size() > longest)
     return fail(refuse(fmt::format("prefix and key have at most {} bytes", longest)));
@@ -23,7 +23,7 @@ Result<void> NamedBackend::accept(const Request& r) const {
 }
 
 Result<LockRow> NamedBackend::read_record(Connection& c, const std::string& name, Deadline until) {
-  judge_by(c);
+  use_clock_of(c);
   const auto look = [&](std::string_view records) {
     return c.query(
         "look",
@@ -33,10 +33,10 @@ Result<LockRow> NamedBackend::read_record(Connection& c, const std::string& name
         until);
   };
   auto r = look(table_);
-  if (!r && c.remedy() == Remedy::create)  // dlock was never used here, others' locks are
+  if (!r && c.remedy() == Remedy::create)  // dlock was never used here; others may hold the lock
     r = look("(SELECT 0 fence,'' owner,0 conn,0 granted,0 until,'' who,'' name FROM DUAL LIMIT 0)");
   LockRow found;
-  if (!r && c.remedy() == Remedy::create) return found;  // nor is the table of those
+  if (!r && c.remedy() == Remedy::create) return found;  // the others' table is missing, too
   if (!r) return fail(std::move(r.error()));
   found.exists = r->has(0);
   found.fence = r->number<std::uint64_t>(0).value_or(0);
@@ -92,17 +92,15 @@ Result<std::optional<KeyView>> NamedBackend::inspect_name(const std::string& nam
   return std::move(view);
 }
 
-std::string NamedBackend::who(const Request& r) {
+std::string NamedBackend::identity_of(const Request& r) {
   std::string text = r.identity.encode();
   return text.size() <= 512 ? text : "";
 }
 
-// One statement, so that no other grant comes between reading the newest token and writing the
-// next.
-Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const std::string& name,
-                                                         const Request& r, const std::string& from,
-                                                         const std::string& conn, Deadline until,
-                                                         bool again) {
+// Reads the newest token and writes the next in one statement, so that no other grant comes between.
+Result<std::optional<FencingToken>> NamedBackend::write_record(
+    Connection& c, const std::string& name, const Request& r, const std::string& from,
+    const std::string& conn, Deadline until, bool again) {
   std::string next = "GREATEST(fence+1,VALUES(fence))";
   if (again) next = fmt::format("IF(owner='{}',fence,{})", r.owner.hex(), next);
   TRY(answer,
@@ -114,7 +112,7 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
                       "fence=LAST_INSERT_ID({}),owner=VALUES(owner),conn=VALUES(conn),"
                       "granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
                       server_writes, table_, hex(name), server_clock, r.owner.hex(), conn,
-                      server_clock, server_clock, r.ttl.count(), hex(who(r)), from, next),
+                      server_clock, server_clock, r.ttl.count(), hex(identity_of(r)), from, next),
           until));
   if (answer.affected == 0) return std::nullopt;
   return std::optional<FencingToken>{answer.insert_id};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipes that exclude with other programs, in a database of MySQL's family.
+// Recipes that share locks with other programs, in a database of MySQL's family.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace dlock::mysql {
 
-// A statement: the engine of a table, and whether it has transactions and so locks rows ("YES",
-// "NO").
+// A statement that returns the engine of a table, and whether the engine has transactions and so
+// locks rows ("YES", "NO").
 std::string engine_of(const std::string& table);
 
 struct LockRow : LockRecord {
@@ -24,33 +24,35 @@ class NamedBackend : public SqlRecordBackend<Client> {
   Result<std::vector<std::string>> names() override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<void> erase(const Key&) override;
-  virtual std::vector<Rows> rows() const { return {{table_, "name"}}; }  // its own record first
+  // The rows of a key: its record first, then the rows of other programs.
+  virtual std::vector<Rows> rows() const { return {{table_, "name"}}; }
 
  protected:
   // Refuses requests that none of these recipes supports.
-  Result<void> accept(const Request&) const;
+  Result<void> check_request(const Request&) const;
   std::string name_of(const Key& key) const { return client_.options().prefix + key.text(); }
 
   // SQL conditions on the record `r` of `name`: it is in force; the lock is held.
   virtual std::string in_force(const std::string& name) const = 0;
   virtual std::string held(const std::string& name) const = 0;
-  // Checks what cannot be expressed in SQL. `c` is a session without locks.
+  // Checks what SQL cannot express, over a session without locks.
   virtual Result<void> probe(Connection&, const std::string&, LockRow&, Deadline) { return {}; }
 
-  // On Galera each node judges by its own clock: foreign locks end `skew_` later.
-  void judge_by(const Connection& c) noexcept {
+  // On Galera each node has its own clock: foreign locks end `skew_` later.
+  void use_clock_of(const Connection& c) noexcept {
     skew_ = c.facts().galera ? client_.options().clock_skew.count() : 0;
   }
   Result<LockRow> read_record(Connection&, const std::string& name, Deadline until);
   Result<LockRecord> read_record(const Key&) final;
 
-  static std::string who(const Request&);  // in the form of the record
-  // Writes the current holder and returns its token. `from`: the FROM clause in SQL, where a row
-  // proves that the lock is still held, and @writes that the server is writable; none: no token.
+  static std::string identity_of(const Request&);  // in the form of the record
+  // Writes the current holder and returns its token. `from`: an SQL FROM clause that has a row if the
+  // lock is still held and the server is writable (@writes); without a row there is no token.
   // `again`: the same owner keeps its token.
-  Result<std::optional<FencingToken>> record(Connection&, const std::string& name, const Request&,
-                                             const std::string& from, const std::string& conn,
-                                             Deadline until, bool again = true);
+  Result<std::optional<FencingToken>> write_record(Connection&, const std::string& name,
+                                                   const Request&, const std::string& from,
+                                                   const std::string& conn, Deadline until,
+                                                   bool again = true);
 
   const std::string table_;  // of the records
   Micros skew_ = 0;          // of the last server used

@@ -43,7 +43,7 @@ Result<void> RowWaiter::cancel() {
 }
 
 Result<std::unique_ptr<Waiter>> RowBackend::enqueue(const Request& r) {
-  TRY_VOID(accept(r));
+  TRY_VOID(check_request(r));
   return std::make_unique<RowWaiter>(*this, r);
 }
 
@@ -52,7 +52,7 @@ Result<RowBackend::Try> RowBackend::try_once(const Request& r) {
   std::optional<Deadline> unclear;
   auto tried = client_.run<Try>(client_.usual_deadline(), true, [&](Connection& c) -> Result<Try> {
     const Deadline sent = Clock::now();
-    judge_by(c);
+    use_clock_of(c);
     auto t = try_over(c, name, r, client_.usual_deadline());
     if (!t && c.broken() && !unclear) unclear = sent;
     return t;

@@ -20,7 +20,7 @@ class RowBackend : public NamedBackend {
 
   struct Try {
     std::optional<FencingToken> token;  // taken
-    Deadline sent{};                    // before the request that took it
+    Deadline sent{};                    // a time before the request that took it was sent
     LockRow found;                      // not taken: its holder
   };
   // Takes the lock if it is free. May be repeated.

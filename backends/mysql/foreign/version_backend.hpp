@@ -11,9 +11,9 @@ class VersionBackend final : public RowBackend {
   VersionBackend(const Traits&, Options);
 
  protected:
-  std::string in_force(const std::string&) const override { return fmt_now("r.until>"); }
+  std::string in_force(const std::string&) const override { return against_clock("r.until>"); }
   std::string held(const std::string&) const override {
-    return "r.owner<>'' AND r.until+" + std::to_string(skew_) + fmt_now(">");
+    return "r.owner<>'' AND r.until+" + std::to_string(skew_) + against_clock(">");
   }
   Result<Try> try_over(Connection&, const std::string&, const Request&, Deadline) override;
   Result<std::optional<FencingToken>> renew_over(Connection&, const std::string&, const Owner&,
@@ -28,7 +28,7 @@ class VersionBackend final : public RowBackend {
     std::string owner;
     Micros until = 0, now = 0;
   };
-  static std::string fmt_now(std::string_view before) {
+  static std::string against_clock(std::string_view before) {
     return std::string{before} + std::string{server_clock};
   }
   Result<Row> read(Connection&, const std::string& name, Deadline);

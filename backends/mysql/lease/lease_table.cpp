@@ -12,12 +12,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// thirty years: the server adds it to its time, and does not saturate
+// thirty years: the server adds the ttl to its clock, and would overflow
 constexpr Micros longest_ttl = 1'000'000'000'000'000;
 
-// The record of a grant as an SQL expression, for a statement that computes `now` itself, which is
-// an expression, too, and the token; with `?` for the values of grant_values(). Of the holder's
-// times only the length of its lease is used.
+// The record of a grant as an SQL expression, for a statement that computes the clock (the
+// expression `now`) and the token itself. It has a `?` for each of grant_values(), which use the
+// length of the lease alone of the holder's times.
 std::string grant_in_sql(std::string_view now) {
   return fmt::format("CONCAT(?,{0},?,{0},' ',{0},' ',{0}+?,?)", now);
 }
@@ -29,13 +29,13 @@ std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder&
 }
 
 // No decision here depends on the clock: a free key is exactly what the last release wrote. The
-// bell first: a contender that sees the grant finds a session to wait for.
+// session has its wake lock first, so a contender that sees the grant finds a lock to wait for.
 //
-// A statement that names no version does not age by itself: one that is executed after we gave it
-// up, or waits for the row until then, would be a grant without owner. So it has a latest time, on
-// the server's clock, and leaves time for a wait for the row. Its token is that clock: a key whose
-// newest token is not below it (the clock was set back) is left to LockState. No column is read after
-// it was assigned, so their order does not matter.
+// A statement that names no version does not age by itself: if it were executed after we gave it
+// up, or waited for the row until then, the grant would have no owner. So it has a latest time, on
+// the server's clock, which leaves time for a wait for the row. Its token is that clock: a key whose
+// newest token is not below it (the clock was set back) is left to LockState. No column is read
+// after it was assigned, so their order does not matter.
 std::string take_in_sql(std::string_view clock) {
   return fmt::format(
       "UPDATE dlock_lock SET state={0},version=?,fence=LAST_INSERT_ID({1}),updated={1},wake=? "
@@ -43,8 +43,8 @@ std::string take_in_sql(std::string_view clock) {
       grant_in_sql(clock), clock, server_writes);
 }
 
-// The last run of the key, as an assignment. Tokens of equal width compare as bytes; one that is
-// not above the token that is recorded changes nothing.
+// Assigns the last run of the key. Tokens of equal width compare as bytes; a token that is not above
+// the recorded token changes nothing.
 std::string run_in_sql(std::string_view clock, std::string_view token, std::string_view head,
                        std::string_view status, std::string_view granted, std::string_view who) {
   return fmt::format("last_run=IF(LEFT(last_run,20)<{1},CONCAT({2},{0},{3},{4},{5}),last_run)",
@@ -52,7 +52,7 @@ std::string run_in_sql(std::string_view clock, std::string_view token, std::stri
 }
 std::string padded(FencingToken token) { return fmt::format("{:020}", token); }
 
-std::string give_in_sql(std::string_view clock, bool with_run) {
+std::string free_in_sql(std::string_view clock, bool with_run) {
   const std::string run = with_run ? run_in_sql(clock, "?", "?", "?", "?", "?") + "," : "";
   return fmt::format(
       "UPDATE dlock_lock SET {1}state=?,version=?,updated={0} WHERE name=? AND version=? AND {0}<? "
@@ -69,8 +69,8 @@ bool has_name(const Connection& c, const std::string& name) {
 LeaseTable::LeaseTable(Setup setup)
     : SqlLeaseTable(setup),
       take_{"dlock_take", take_in_sql(setup.clock)},
-      give_{"dlock_give", give_in_sql(setup.clock, false)},
-      give_run_{"dlock_give_run", give_in_sql(setup.clock, true)},
+      free_{"dlock_give", free_in_sql(setup.clock, false)},
+      free_run_{"dlock_give_run", free_in_sql(setup.clock, true)},
       waking_(statements(true)),
       polling_(statements(false)) {}
 
@@ -100,15 +100,15 @@ Result<std::optional<SqlLeaseDecision>> LeaseTable::take_free(SqlSession& s, con
   LockState::Holder& mine = decided.holders.front();
   const auto values = grant_values(a.key, mine);
   std::string before;
-  if (setup_.wakes && c.bell.empty()) {
-    c.bell = "db:" + Owner::random().hex();
-    before = fmt::format("DO GET_LOCK('{}',0);", c.bell);
+  if (setup_.wakes && c.wake_lock.empty()) {
+    c.wake_lock = "db:" + Owner::random().hex();
+    before = fmt::format("DO GET_LOCK('{}',0);", c.wake_lock);
   }
-  const std::string bell = setup_.wakes ? c.bell : "";
+  const std::string wake_lock = setup_.wakes ? c.wake_lock : "";
   const std::uint64_t version = unique_number();
   TRY(r, all_of(c, "take the lock", before.empty() ? 1 : 2,
                 c.query("take the lock", take_,
-                        {values[0], values[1], values[2], values[3], version, Bytes{bell},
+                        {values[0], values[1], values[2], values[3], version, Bytes{wake_lock},
                          Bytes{a.name}, *bound, Bytes{encode({a.key, {}, {}})}},
                         before, "", until)));
   if (r.affected != 1) return std::nullopt;
@@ -118,12 +118,13 @@ Result<std::optional<SqlLeaseDecision>> LeaseTable::take_free(SqlSession& s, con
   mine.deadline = now + a.request.ttl;
   Decision out{.answer = answer, .held = false, .sent = sent, .now = now, .version = version};
   std::get<LockState::Granted>(out.answer).token = r.insert_id;
-  out.written = {version, r.insert_id, {a.key, decided.holders, {{a.request.owner, now}}}, bell};
+  out.written = {
+      version, r.insert_id, {a.key, decided.holders, {{a.request.owner, now}}}, wake_lock};
   return out;
 }
 
-Result<SqlRows> LeaseTable::give(Connection& c, const std::string& name, const Change& change,
-                                 bool quietly, std::string_view behind, Deadline until) {
+Result<SqlRows> LeaseTable::write_free(Connection& c, const std::string& name, const Change& change,
+                                       bool quietly, std::string_view behind, Deadline until) {
   Values values;
   if (const auto& run = change.run)
     values = {Bytes{padded(run->token)}, Bytes{padded(run->token) + ' '},
@@ -133,31 +134,32 @@ Result<SqlRows> LeaseTable::give(Connection& c, const std::string& name, const C
     values.push_back(std::move(value));
   return all_of(
       c, "write the lock", behind.empty() ? 1 : 2,
-      c.query("write the lock", change.run ? give_run_ : give_, values, "", behind, until));
+      c.query("write the lock", change.run ? free_run_ : free_, values, "", behind, until));
 }
 
 Result<bool> LeaseTable::write_release(SqlSession& s, const std::string& name, const Change& change,
-                                       std::string& bell, Deadline until) {
+                                       std::string& wake_lock, Deadline until) {
   Connection& c = as_connection(s);
-  const bool belled = !bell.empty() && c.bell == bell;
-  if (belled) {
-    TRY(r, give(c, name, change, true, "", until));
+  const bool has_wake_lock = !wake_lock.empty() && c.wake_lock == wake_lock;
+  if (has_wake_lock) {
+    TRY(r, write_free(c, name, change, true, "", until));
     if (r.affected == 1) {
-      bell.clear();
+      wake_lock.clear();
       return true;
     }
   }
-  // The release is written first, then it wakes. If the version has moved, the release that is
-  // still to come does.
+  // The release is written first, then it wakes the next waiter. If the version has moved, nothing
+  // is written, and the release that follows wakes.
   const std::string mine = hold_name(*change.ended);
-  const std::string lock = belled ? c.bell : has_name(c, mine) ? mine : "";
-  TRY(r, give(c, name, change, false,
-              lock.empty() ? "" : fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", lock),
-              until));
+  const std::string lock = has_wake_lock ? c.wake_lock : has_name(c, mine) ? mine : "";
+  TRY(r, write_free(
+             c, name, change, false,
+             lock.empty() ? "" : fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", lock),
+             until));
   if (r.affected == 0) return false;
-  if (belled) {
-    c.bell.clear();
-    bell.clear();
+  if (has_wake_lock) {
+    c.wake_lock.clear();
+    wake_lock.clear();
   } else {
     std::erase(c.names, mine);
   }
@@ -186,8 +188,9 @@ Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Cha
 }
 
 // The end of a grant for a key that was read needs no wake-up, unless there are rows of other
-// waiters. Behind it, and only if it was made: its row goes, those of the dead before it, and those
-// that were passed; then the name by which the next one that may run beside it moves up.
+// waiters. Behind the UPDATE, and only if it changed the row: deletes the owner's row, the rows of
+// the dead before it, and the rows that were passed; then releases the name, so that the next waiter
+// that may run beside it moves up.
 Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, SqlWrittenRow& next,
                                std::uint64_t passed, Deadline until) {
   Connection& c = as_connection(s);
@@ -205,8 +208,8 @@ Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, 
   if (row.ticket && has_name(c, queueing))
     sql += fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", queueing);
   const auto r = c.query("write the lock", sql, until);
-  // Its UPDATE has an answer: the grant is committed, or not. A row that cannot be deleted does not
-  // undo it: it counts for nothing while we hold the key, and then as that of a dead waiter.
+  // The UPDATE has an answer: the grant is committed, or not. A row that cannot be deleted does not
+  // undo the grant: the row counts for nothing while we hold the key, and then as a dead waiter's.
   const SqlRows& got = r ? *r : c.answered();
   if (got.results == 0) return fail(r.error());
   if (got.affected > 1) std::erase(c.names, queueing);
@@ -227,24 +230,24 @@ void LeaseTable::claim_locks(SqlSession& s, const std::string& name, const LockS
 }
 
 Result<void> LeaseTable::release_locks(SqlSession& s, const std::string&, const Owner& owner,
-                                       const std::string& bell, bool, Deadline until) {
+                                       const std::string& wake_lock, bool, Deadline until) {
   Connection& c = as_connection(s);
   std::string sql;
   const auto end = [&](const std::string& lock) {
     sql += fmt::format("{}RELEASE_LOCK('{}')", sql.empty() ? "DO " : ",", lock);
   };
-  const bool rings = !bell.empty() && c.bell == bell;
-  if (rings) end(bell);
+  const bool wakes = !wake_lock.empty() && c.wake_lock == wake_lock;
+  if (wakes) end(wake_lock);
   for (const std::string& lock : {"dl:" + owner.hex(), "dq:" + owner.hex()})
     if (has_name(c, lock)) end(lock);
   if (sql.empty()) return {};
   TRY_VOID(c.query("release the names", sql, until));
-  if (rings) c.bell.clear();
+  if (wakes) c.wake_lock.clear();
   std::erase_if(c.names, [&](const std::string& n) { return n.ends_with(owner.hex()); });
   return {};
 }
 
-// Of a grant that an earlier request was given.
+// Deletes the row of an owner that an earlier request granted the lock.
 Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, const Owner& owner,
                                      std::optional<std::uint64_t> ticket, Deadline until) {
   std::string sql = fmt::format("DELETE w FROM dlock_wait w WHERE w.name={} AND ", hex(name));

@@ -2,25 +2,25 @@
 // Recipe `lease` in a database of MySQL's family: the statements behind sql/sql_lease_table.hpp.
 //
 // Named locks show which contenders live: `dl:<owner>` from before the enqueue until the release,
-// and for shared waiters and permits also `dq:<owner>` until the grant, so that the next of them
-// moves up. They wake; a free one never means a free lock.
+// and for shared waiters and permits also `dq:<owner>` until the grant, so that the next waiter
+// moves up. Named locks wake waiters; a free named lock never means a free key.
 //
 // A free key without waiters costs one UPDATE to take and one to release, and no named lock:
 //   take        SET state=<mine>, wake=N WHERE state=<free> AND waiters=0
 //   release     SET state=<free>         WHERE version=<mine> AND waiters=0
-// N is the session's bell, a named lock that it has since before its first such grant. A waiter
+// N is the session's wake lock, a named lock that it took before its first such grant. A waiter
 // writes `waiters=1` behind its row of dlock_wait and before it reads; then the holder's quiet
-// release finds nothing, and it releases aloud: the same without `waiters=0`, then RELEASE_LOCK(N).
-// N is never taken again, the session's next such grant has another bell. `waiters` goes back to 0
-// in the UPDATE of a grant to an owner that waited or read, if no row of dlock_wait is left but its
-// own; its subquery is evaluated when that UPDATE has the row locked.
+// release finds nothing, and it releases loudly: the same without `waiters=0`, then RELEASE_LOCK(N).
+// N is never taken again; the session's next such grant has another wake lock. `waiters` goes back
+// to 0 in the UPDATE of a grant to an owner that waited or read, if no row of dlock_wait is left but
+// its own; the subquery is evaluated when that UPDATE has the row locked.
 //
 // No wake-up is lost. V joins (J: INSERT into dlock_wait, M: waiters=1), reads (R), waits for N
-// (W). H releases quietly (Q) or aloud (A, then B: its bell).
+// (W). H releases quietly (Q) or loudly (A, then B: N is released).
 //  1. M Q: Q finds waiters=1 and does nothing; A; V waits for N at any time, before B or after it,
 //  and gets it: N is never taken again.
 //  2. Q M R: V reads a free key, and takes it.
-//  3. Clearing (C), by another who is granted in between: J C: C sees V's row, waiters stays 1. C J
+//  3. Clearing (C), by another owner's grant in between: J C: C sees V's row, waiters stays 1. C J
 //  M: 1 again. C has the row locked, J, M: M waits for C.
 //     So as long as V's row is there, waiters is 1 since M; and V knows whether its row is there
 //     when it reads: without it, it joins again.
@@ -28,12 +28,12 @@
 //  holds if V reads waiters=1 and H's grant in one reading.
 //     V reads its row, H's grant, and waiters=0 (changed by hand; Galera): it writes waiters=1 and
 //     reads again.
-//  5. H's session dies: N is free, V has it at once, and asks until the lease ends. H renews over
-//  another session: that has `dl:<owner>`, and wake=''.
-//  6. H's lease ends, or is removed by force: V waits no longer than to its end; H rings when it
-//  learns that it has lost.
-//  7. The answer to Q is lost: it was carried out, without waiters; or not, and the session is
-//  gone, so 5.
+//  5. H's session dies: N is free, V gets it at once, and polls until the lease ends. H renews over
+//  another session, which takes `dl:<owner>` and writes wake=''.
+//  6. H's lease ends, or is removed by force: V waits no longer than to its end; H releases N when
+//  it learns that it has lost.
+//  7. The answer to Q is lost: it was carried out, without waiters; or it was not, and the session
+//  is gone, as in 5.
 #pragma once
 #include <optional>
 #include <string>
@@ -86,7 +86,7 @@ class LeaseTable final : public SqlLeaseTable {
     bool marked = false;  // `waiters`
   };
   Result<Read> read_once(Connection&, Attempt&, bool join, Deadline until);
-  Result<Read> completed(Connection&, Attempt&, const SqlRows&, Deadline sent, Deadline until);
+  Result<Read> finish_reading(Connection&, Attempt&, const SqlRows&, Deadline sent, Deadline until);
   SqlLeaseStatements statements(bool wakes) const;
   std::string read_in_sql(const Connection&, const Attempt&) const;
   std::string join_in_sql(const Connection&, const Attempt&) const;
@@ -94,17 +94,17 @@ class LeaseTable final : public SqlLeaseTable {
   std::vector<std::string> missing_names(const Connection&, const Attempt&) const;
   std::string alive(std::string_view row) const { return alive(row, setup_.wakes); }
   std::string alive(std::string_view row, bool wakes) const;  // an SQL condition
-  Result<SqlRows> give(Connection&, const std::string& name, const Change&, bool quietly,
-                       std::string_view behind, Deadline until);
+  Result<SqlRows> write_free(Connection&, const std::string& name, const Change&, bool quietly,
+                             std::string_view behind, Deadline until);
   Result<void> leave_queue(Connection&, const std::string& name, const Owner&,
                            std::optional<std::uint64_t> ticket, Deadline until);
 
-  const Template take_, give_, give_run_;
+  const Template take_, free_, free_run_;
   const SqlLeaseStatements waking_, polling_;
 };
 
 std::string hold_name(const Owner&);
-// Of a request of several statements: with fewer results than those the outcome is not known.
+// Checks the answer to several statements: if results are missing, the outcome is unknown.
 Result<SqlRows> all_of(Connection&, std::string_view what, unsigned statements, Result<SqlRows>);
 
 }  // namespace dlock::mysql

@@ -19,8 +19,8 @@ constexpr std::size_t usual_columns = 16;  // before those of names
 std::string queue_name(const Owner& o, Mode mode) {
   return (mode == Mode::exclusive ? "dl:" : "dq:") + o.hex();
 }
-// an SQL expression: takes it, once, and returns 1 if this session has it
-std::string have_name(const std::string& name) {
+// An SQL expression: takes the named lock, once, and returns 1 if this session has it.
+std::string gets_name(const std::string& name) {
   return fmt::format("IF(IS_USED_LOCK('{0}')=CONNECTION_ID(),1,GET_LOCK('{0}',0))", name);
 }
 bool is_on(std::string_view variable) { return variable != "0" && variable != "OFF"; }
@@ -43,8 +43,8 @@ std::string LeaseTable::lock_of(const LockState::Holder& h, const Row& row) cons
   return row.wake.empty() || h.mode != Mode::exclusive ? hold_name(h.owner) : row.wake;
 }
 
-// A waiter is alive while its session has its name, or for its announced time. A name that this
-// very session waited for and got proves nothing.
+// A waiter is alive while its session has its name, or for its announced time. A name that our own
+// session waited for and obtained proves nothing.
 std::string LeaseTable::alive(std::string_view row, bool wakes) const {
   const std::string name =
       fmt::format("IS_USED_LOCK(CONCAT(IF({0}.mode='X','dl:','dq:'),{0}.owner))", row);
@@ -54,7 +54,7 @@ std::string LeaseTable::alive(std::string_view row, bool wakes) const {
                      by_time);
 }
 
-// Those that show that this contender lives, and that its session does not have.
+// The names that show that this contender lives, and that its session does not have yet.
 std::vector<std::string> LeaseTable::missing_names(const Connection& c, const Attempt& a) const {
   if (!setup_.wakes) return {};
   std::vector<std::string> out{hold_name(a.request.owner)};
@@ -68,7 +68,7 @@ std::vector<std::string> LeaseTable::missing_names(const Connection& c, const At
 std::string LeaseTable::read_in_sql(const Connection& c, const Attempt& a) const {
   const Owner& me = a.request.owner;
   std::string sql = columns(setup_.clock);
-  if (a.first) {  // is there a queue at all? A third of the cost of checking which waiters live
+  if (a.first) {  // is there a queue at all? It costs a third of the check which waiters live
     sql += ",NULL,l.waiters,NULL,(SELECT MAX(w.ticket) FROM dlock_wait w WHERE w.name=l.name)";
   } else {
     // The ticket is read from our row, never remembered: a deleted row means that we do not wait
@@ -84,19 +84,19 @@ std::string LeaseTable::read_in_sql(const Connection& c, const Attempt& a) const
                        std::max(a.distance, 1u) - 1, before);
   }
   sql += ",l.wake,@@global.read_only";
-  for (const std::string& name : missing_names(c, a)) sql += "," + have_name(name);
-  // Behind the check who lives: for that the name must still be ours.
+  for (const std::string& name : missing_names(c, a)) sql += "," + gets_name(name);
+  // It comes behind the check who lives, which needs the name to be ours.
   if (!a.give_up.empty()) sql += fmt::format(",RELEASE_LOCK('{}')", a.give_up);
   return sql + fmt::format(" FROM dlock_lock l WHERE l.name={}", hex(a.name));
 }
 
-// The names first: a row whose name is free belongs to a dead waiter. The mark last: for its
-// purpose see lease_table.hpp.
+// The names come first: a row whose name is free belongs to a dead waiter. The mark comes last: see
+// lease_table.hpp.
 std::string LeaseTable::join_in_sql(const Connection& c, const Attempt& a) const {
   const std::string live = setup_.wakes ? "0" : fmt::format("{}+{}", setup_.clock, setup_.patience);
   std::string names;
-  for (const std::string& name : missing_names(c, a))  // if obtained shows in the read
-    names += (names.empty() ? "DO " : ",") + have_name(name);
+  for (const std::string& name : missing_names(c, a))  // the read shows whether it got them
+    names += (names.empty() ? "DO " : ",") + gets_name(name);
   if (!names.empty()) names += ";";
   return fmt::format(
       "{}INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
@@ -113,11 +113,11 @@ Result<LeaseTable::Read> LeaseTable::read_once(Connection& c, Attempt& a, bool j
   const std::string sql = (join ? join_in_sql(c, a) : "") + read_in_sql(c, a);
   const Deadline sent = Clock::now();
   TRY(r, all_of(c, "read the lock", statements, c.query("read the lock", sql, until)));
-  return completed(c, a, r, sent, until);
+  return finish_reading(c, a, r, sent, until);
 }
 
-Result<LeaseTable::Read> LeaseTable::completed(Connection& c, Attempt& a, const SqlRows& r,
-                                               Deadline sent, Deadline until) {
+Result<LeaseTable::Read> LeaseTable::finish_reading(Connection& c, Attempt& a, const SqlRows& r,
+                                                    Deadline sent, Deadline until) {
   TRY(row, parse_row(r, c.where(), sent));
   if (!row.exists) return Read{std::move(row)};
   row.wake = r.text(14);
@@ -181,7 +181,7 @@ Result<SqlLeaseRow> LeaseTable::read(SqlSession& s, Attempt& a, bool join, Deadl
     return std::move(row);
   }
   const bool again = std::exchange(a.first, false) && one.queue;
-  // never, unless another writer changed it (lease_table.hpp, 4.)
+  // only if another program changed the row (lease_table.hpp, 4.)
   const bool unmarked = row.ticket && !one.marked;
   if (!again && !unmarked) return std::move(row);
   if (unmarked)
@@ -210,7 +210,7 @@ Result<SqlQueueRow> LeaseTable::waited(SqlSession& s, Attempt& a, SqlAnswers ans
   const bool obtained = both.text(1) == "1";
   const auto began = both.number<std::int64_t>(0);
   both.rows.erase(both.rows.begin());
-  TRY(one, completed(c, a, both, sent, until));
+  TRY(one, finish_reading(c, a, both, sent, until));
   if (one.row.ticket && !one.marked) {
     TRY(again, read(c, a, false, until));
     return SqlQueueRow{obtained, std::move(again)};

@@ -14,12 +14,12 @@ std::int64_t in(Duration d) noexcept {
 
 }  // namespace
 
-// A ttl that is longer than the setting can be has none.
-Call AdvisoryBackend::silence(Duration ttl) const {
+// A ttl above the greatest value of the setting switches the timeout off.
+Call AdvisoryBackend::set_timeout(Duration ttl) const {
   constexpr std::int64_t longest_keepalive = 32767;  // of Linux
   const auto ms = in<std::chrono::milliseconds>(ttl);
   const auto s = std::min(in<std::chrono::seconds>(ttl), longest_keepalive);
-  return {sql_.silence,
+  return {sql_.set_timeout,
           {std::to_string(ms > std::numeric_limits<int>::max() ? 0 : ms), std::to_string(s)}};
 }
 
@@ -36,17 +36,17 @@ Result<AdvisoryBackend::Lock> AdvisoryBackend::lock_of(const Key& key) const {
   return Lock{std::move(value), record_of(key.text())};
 }
 
-Result<bool> AdvisoryBackend::beat(Connection& c, const Lease& lease, Duration ttl,
-                                   Deadline until) {
+Result<bool> AdvisoryBackend::heartbeat(Connection& c, const Lease& lease, Duration ttl,
+                                        Deadline until) {
   TRY(lock, lock_of(lease.key));
-  const Call calls[] = {silence(ttl), {sql_.beat, {lock.value}}};
+  const Call calls[] = {set_timeout(ttl), {sql_.has_lock, {lock.value}}};
   TRY_VOID(c.send("renew", calls, until));
   TRY(answers, c.receive({until}));
   if (!answers) return fail(no_answer("renew", c.where()));
   return answers->back().text(0) == "t";
 }
 
-Result<bool> AdvisoryBackend::give_up(Connection& c, const Lease& lease, Deadline until) {
+Result<bool> AdvisoryBackend::release_over(Connection& c, const Lease& lease, Deadline until) {
   TRY(lock, lock_of(lease.key));
   c.holds = false;
   TRY(freed, c.query("release", {sql_.free, {lock.value}}, until));

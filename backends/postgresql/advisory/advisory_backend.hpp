@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe advisory: session-level advisory locks, as every caller of pg_advisory_lock() has them.
-// The server ends a session when it got no message for the ttl (idle_session_timeout). A heartbeat
-// writes nothing.
+// The server ends a session when it receives no message for the ttl (idle_session_timeout). A
+// heartbeat writes nothing.
 //
 // The record of the newest grant decides nothing but the token. It is in force as long as a session
 // has the lock and the seal of the record's owner (advisory_lock.cpp), so a release writes nothing.
@@ -29,17 +29,18 @@ class AdvisoryBackend final : public SqlHeldBackend<SqlRecordBackend<Client>> {
     std::string value, record;  // $1; the name of the record: "KIND:PREFIX KEY", without the blank
   };
   struct Record : LockRecord {
-    std::string pids;  // of the sessions that have the lock, dlock's or not: "PID,PID"
+    std::string pids;  // the sessions that have the lock, of any program: "PID,PID"
   };
 
-  Result<bool> beat(Connection&, const Lease&, Duration ttl, Deadline until) override;
-  Result<bool> give_up(Connection&, const Lease&, Deadline until) override;
+  Result<bool> heartbeat(Connection&, const Lease&, Duration ttl, Deadline until) override;
+  Result<bool> release_over(Connection&, const Lease&, Deadline until) override;
   Result<LockRecord> read_record(const Key&) override;
   Result<Record> read_record(Connection&, const Lock&, Deadline until);
-  Call silence(Duration ttl) const;
+  Call set_timeout(Duration ttl) const;
   Result<Lock> lock_of(const Key&) const;
   std::string record_of(std::string_view key) const;
-  Result<SqlRows> query(std::string_view what, const Call&);  // over any session; no table: no rows
+  // Over any session; a missing table has no rows.
+  Result<SqlRows> query(std::string_view what, const Call&);
 
   const AdvisoryStatements sql_;
 };

@@ -8,8 +8,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A statement that waits keeps the dead versions of all rows; then it is sent anew, and is the last
-// of the server's queue.
+// A statement that waits keeps the dead versions of all rows. After this time it is sent again, and
+// becomes the last in the server's queue.
 constexpr Duration longest_wait = 5s;
 
 }  // namespace
@@ -52,14 +52,14 @@ Result<void> AdvisoryWaiter::connect() {
       "itself, or use recipe lease"));
 }
 
-// Also behind a wait that was answered: the session then has the lock, and takes it once more.
+// Runs after a wait that was answered, too: the session has the lock by then, and takes it again.
 Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
   const Deadline until = backend_.client_.usual_deadline();
   for (unsigned closed = 0;; ++closed) {
     TRY_VOID(connect());
     const bool had_worked = connection_->used;
     const Deadline sent = Clock::now();
-    const Call calls[] = {backend_.silence(request_.ttl),
+    const Call calls[] = {backend_.set_timeout(request_.ttl),
                           {backend_.sql_.take,
                            {lock_.value, lock_.record, request_.owner.hex(),
                             std::to_string(request_.ttl.count()), request_.identity.encode()}}};
@@ -70,7 +70,7 @@ Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
     if (!taken && connection_->broken() && had_worked && closed < 2) continue;
     if (!taken) return fail(std::move(taken.error()));
     if (const auto token = taken->back().number<FencingToken>(0)) {
-      return backend_.hold(request_, std::move(connection_), *token, sent);
+      return backend_.keep_grant(request_, std::move(connection_), *token, sent);
     }
     TRY(found, backend_.read_record(*connection_, lock_, until));
     last_.holder = found.holder();
@@ -104,7 +104,7 @@ Result<Progress> AdvisoryWaiter::step(Deadline end) {
 
 Result<Progress> AdvisoryWaiter::poll(Duration slice) {
   last_.sent_at = {};
-  TRY(again, backend_.hold_again(request_));
+  TRY(again, backend_.repeat_grant(request_));
   if (again) return std::move(*again);
   auto done = step(later(Clock::now(), slice));
   // What the session has, or was about to get, ends with it.
@@ -121,7 +121,7 @@ Result<void> AdvisoryWaiter::cancel() {
     client.drop_waiting(std::move(connection_), until);
   }
   client.give_back(std::move(connection_));
-  if (!backend_.mine(request_.key, request_.owner)) return {};
+  if (!backend_.held_by(request_.key, request_.owner)) return {};
   TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
   return {};
 }

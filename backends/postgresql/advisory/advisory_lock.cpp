@@ -22,7 +22,7 @@ std::string two(std::int64_t first, std::int64_t second) {
   return std::to_string(static_cast<std::int64_t>(bits));
 }
 
-// SQL, of the value: an expression.
+// An SQL expression of the value.
 std::string number_of(std::string_view kind, std::string_view value = "$1") {
   return kind == "hashtext"           ? fmt::format("hashtext({})::bigint", value)
          : kind == "hashtextextended" ? fmt::format("hashtextextended({},0)", value)
@@ -43,7 +43,7 @@ std::string is(std::string_view l, std::string_view number, int kind) {
       l, number, kind);
 }
 
-// A second lock of a holder's session, by which its record is known to be in force.
+// A second lock of a holder's session; it shows that the record of that owner is in force.
 std::string seal(std::string_view owner) { return fmt::format("hashtextextended({},0)", owner); }
 
 }  // namespace
@@ -73,7 +73,7 @@ AdvisoryStatements::AdvisoryStatements(std::string_view kind)
     : kind_(kind),
       args_(arguments_of(kind)),
       rows_("FROM pg_locks l WHERE " + is("l", number_of(kind), of_two(kind) ? 2 : 1)),
-      silence{
+      set_timeout{
           "dlock_silence",
           "SELECT set_config('idle_session_timeout',$1,false),"
           "set_config('tcp_keepalives_idle',$2,false),set_config('tcp_user_timeout','0',false)"},
@@ -86,8 +86,9 @@ AdvisoryStatements::AdvisoryStatements(std::string_view kind)
                "fence=GREATEST(dlock_advisory.fence+1,excluded.fence),owner=excluded.owner,"
                "granted=excluded.granted,ttl=excluded.ttl,who=excluded.who RETURNING fence",
                args_, seal("$3"), server_clock)},
-      beat{"dlock_beat_advisory",
-           fmt::format("SELECT EXISTS(SELECT {} AND l.granted AND l.pid=pg_backend_pid())", rows_)},
+      has_lock{
+          "dlock_beat_advisory",
+          fmt::format("SELECT EXISTS(SELECT {} AND l.granted AND l.pid=pg_backend_pid())", rows_)},
       free{"dlock_free_advisory",
            fmt::format("SELECT pg_advisory_unlock({}),pg_advisory_unlock_all()", args_)},
       read{"", fmt::format("SELECT {2},(SELECT string_agg(l.pid::text,',') {0} AND l.granted),"

@@ -8,13 +8,13 @@ namespace {
 
 constexpr int answers_of_login = 4;  // address, TLS, password, settings
 
-// A request that ends a wait may come before it has begun, and then does nothing.
+// A request that ends a wait may arrive before the wait begins; it does nothing then.
 constexpr Duration wait_ends_within{100'000};
 
 }  // namespace
 
-// The settings of a block that fails are undone, so each way sets `dlock.waited`. A lock that the
-// wait got stays with the session, or with the transaction, as the function says.
+// The server undoes the settings of a block that fails, so both branches set `dlock.waited`. A lock
+// that the wait obtained stays with the session or with the transaction, as the function says.
 SqlStatement wait_statement(std::string_view take, Duration longest) {
   const auto ms = std::max<std::int64_t>(
       1, std::chrono::duration_cast<std::chrono::milliseconds>(longest).count());
@@ -89,9 +89,9 @@ bool Client::may_repeat(SqlSession& c, const Error& e, Deadline until, unsigned 
   return pause(failures, until);
 }
 
-// In one transaction, one client after the other: two at a time would be refused. Not where another
-// schema has tables of dlock already: two users with different search_paths would not exclude each
-// other, and would not learn of it.
+// Creates the tables in one transaction, one client after the other: the server would refuse two at
+// a time. It creates none where another schema has tables of dlock: two users with different
+// search_paths would not exclude each other, and nobody would notice.
 Result<SqlRows> Client::make_tables(Connection& c, bool only_try, Deadline until) {
   const std::string_view undo =
       only_try ? "RAISE SQLSTATE 'DL000'; EXCEPTION WHEN SQLSTATE 'DL000' THEN NULL;" : "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a PostgreSQL server.
+// The sessions of a PostgreSQL server. The thread that owns the Backend calls it.
 #pragma once
 #include <memory>
 #include <string_view>
@@ -11,16 +11,16 @@
 
 namespace dlock::postgresql {
 
-// A statement that waits for an advisory lock: `take` is the call of the function, `longest` the time
-// after which it waits no more. It fails neither then nor when end_waits_in_sql() ends the wait,
-// because the server would log each error, with the statement; what PL/pgSQL catches it does not
-// log. `waited_statement` behind it says what became of the wait.
+// A statement that waits for an advisory lock: `take` is the call of the function, `longest` the
+// longest time that it waits. It does not fail when that time is over, nor when end_waits_in_sql()
+// ends the wait, because the server would log each error with the statement; it does not log what
+// PL/pgSQL catches. `waited_statement` behind it returns the result of the wait.
 SqlStatement wait_statement(std::string_view take, Duration longest);
-// The server's clock before the wait; NULL: it has not got the lock.
+// Returns the server's clock before the wait; NULL: the session did not get the lock.
 extern const SqlStatement waited_statement;
-// An SQL query that ends the waits of the session with that number, if it waits for an advisory
-// lock: it is then free for other statements. A session of the same number that came later would
-// only wait once more.
+// An SQL query that ends the wait of the session with that number, if it waits for an advisory lock:
+// the session is free for other statements then. A later session with the same number would only
+// wait once more.
 std::string end_waits_in_sql(std::string_view pid);
 
 // connection(): Errc::unavailable if no server of the URL writes.
@@ -42,7 +42,7 @@ class Client final : public SqlClientOf<Options, Connection> {
   Result<void> prepare_session(SqlSession&, bool any, Deadline until) override;
   bool may_repeat(SqlSession&, const Error&, Deadline until, unsigned failures) override;
   Result<void> create(SqlSession&, Deadline until) override;
-  // `only_try`: all of it, and then nothing is kept.
+  // `only_try`: creates all tables and undoes that.
   Result<SqlRows> make_tables(Connection&, bool only_try, Deadline until);
 };
 

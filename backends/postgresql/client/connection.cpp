@@ -14,12 +14,12 @@ Connection::~Connection() {
   if (handle_) ::PQfinish(handle_);
 }
 
-// What the library says at the end goes nowhere.
+// The library's last message goes to /dev/null.
 void Connection::abandon() noexcept {
   const Fd nowhere{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
   const int socket = fd();
   if (socket < 0 || (nowhere && ::dup3(nowhere.get(), socket, O_CLOEXEC) == socket)) return;
-  ::close(socket);  // out of descriptors: better no end than one that is told
+  ::close(socket);  // out of descriptors: a session too many is better than a message to the server
   handle_ = nullptr;
 }
 
@@ -29,11 +29,11 @@ Error Connection::lost(std::string_view what) {
   broken_ = true;
   sent_.clear();
   Error e = as_error(what, where_, sqlstate_, handle_ ? ::PQerrorMessage(handle_) : "");
-  if (sqlstate_.empty()) e.code = Errc::timed_out;  // it may have been carried out
+  if (sqlstate_.empty()) e.code = Errc::timed_out;  // the request may have been carried out
   return e;
 }
 
-// Nothing of it is read any more, however late it comes.
+// A late answer is never read.
 Error Connection::silent() {
   broken_ = true;
   sent_.clear();
@@ -91,7 +91,7 @@ void Connection::read_result(const PGresult* r) {
   switch (::PQresultStatus(r)) {
     case PGRES_PIPELINE_SYNC: ++done_; return;
     case PGRES_COMMAND_OK:
-      // The first of a statement that is being prepared.
+      // The answer to PREPARE comes before the answer to the statement.
       if (auto& name = sent_[done_]; !name.empty()) {
         prepared_.insert(std::exchange(name, {}));
         return;
@@ -127,7 +127,7 @@ Result<std::optional<SqlAnswers>> Connection::receive(const Wait& wait) {
       if (!wait_for(::PQsocket(handle_), POLLIN, wait)) return std::nullopt;
       if (::PQconsumeInput(handle_) == 0) break;
     }
-    // Of a connection that is over: what came before its end, such as the server's last word.
+    // A connection that is over still delivers what came before its end, such as the last error.
     const std::unique_ptr<PGresult, decltype(&::PQclear)> r(::PQgetResult(handle_), &::PQclear);
     if (r) read_result(r.get());
     if (::PQstatus(handle_) == CONNECTION_BAD) {

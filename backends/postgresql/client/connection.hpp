@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session of a server. libpq is used without blocking: its descriptor is waited for in poll(2),
-// so every wait has a deadline and can be interrupted, and a wait in the server (for an advisory
-// lock) goes on while its caller does something else.
+// One session of a server. libpq never blocks here: poll(2) waits for its descriptor, so every wait
+// has a deadline and can be interrupted, and a wait in the server (for an advisory lock) goes on
+// while its caller does something else. The thread that owns the Backend calls it.
 //
-// Several statements are sent together and answered together: one exchange. Each is a transaction
-// of its own, carried out in order whatever became of those before it.
+// Several statements are sent together and answered together: one exchange. Each statement is a
+// transaction of its own; the server carries them out in order, whatever the earlier ones returned.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,20 +27,21 @@ struct pg_result;
 
 namespace dlock::postgresql {
 
+// Behind a pooler a statement is always sent as text.
 struct Call {
   const SqlStatement& statement;
   std::vector<std::string> values{};  // $1, $2, ...
 };
 
-// The server's time in microseconds since 1970, fixed when it receives the statement: expiry is
-// judged late, never early.
+// The server's time in microseconds since 1970, fixed when it receives the statement: so it judges
+// expiry late, never early.
 inline constexpr std::string_view server_clock =
     "(date_part('epoch',statement_timestamp())*1e6)::bigint";
 
 struct Facts {
   std::string version;
   bool read_only = false;
-  // a pooler between: this session may be another one at the next statement
+  // a pooler is between: the next statement may run in another session
   bool proxied = false;
   int pid = 0;
   Micros clock = 0;  // at
@@ -52,8 +53,8 @@ class Connection final : public SqlSession {
   static Result<std::unique_ptr<Connection>> open(const Options&, const Server&, Duration timeout);
   ~Connection() override;
 
-  // Sends, and waits for the answers, op_timeout at least. Errc::timed_out: the outcome is unknown,
-  // and the session is given up, as after every error but a missing table.
+  // Sends, and waits for the answers for at least op_timeout. Errc::timed_out: the outcome is
+  // unknown. The session is broken then, as after every error but a missing table.
   Result<SqlAnswers> exchange(std::string_view what, std::span<const Call>, Deadline until);
   Result<SqlRows> query(std::string_view what, const Call&, Deadline until);
   // Sends statements; receive() takes their answers.
@@ -69,17 +70,19 @@ class Connection final : public SqlSession {
   Remedy remedy() const noexcept override { return classify(sqlstate_).remedy; }
   bool outlives_errors() const noexcept override { return false; }
 
-  // of the last failed call; empty: none of the server's
+  // of the last failed call; empty: the server reported no error
   const std::string& sqlstate() const noexcept { return sqlstate_; }
 
   const Facts& facts() const noexcept { return facts_; }
-  // The expected clock of the server at that time; too low by the transit time of its answer.
+  // Estimates the server's clock at that time; too low by the transit time of its answer.
   Micros server_time(Deadline) const noexcept;
-  Duration row_wait() const noexcept { return row_wait_; }  // for a row that another changes
+  // How long a statement waits for a row that another session changes.
+  Duration row_wait() const noexcept { return row_wait_; }
 
-  // Advisory locks of this session: that of its place in a queue, or of its grant, and its bell.
+  // Advisory locks of this session: the ticket of its place in a queue or of its grant, and its wake
+  // lock (0: none).
   std::set<std::uint64_t> locks;
-  std::uint64_t bell = 0;
+  std::uint64_t wake_lock = 0;
 
  private:
   explicit Connection(Server at) : SqlSession(at.text()), at_(std::move(at)) {}
@@ -96,7 +99,7 @@ class Connection final : public SqlSession {
   std::string what_, sqlstate_, why_;
   Duration row_wait_{}, least_time_{};
   std::set<std::string> prepared_;
-  // not all answered yet: what each call prepared; empty: nothing
+  // the calls that are under way: what each call prepared; empty: nothing
   std::vector<std::string> sent_;
   SqlAnswers answers_;
   std::size_t done_ = 0;  // of `sent_`

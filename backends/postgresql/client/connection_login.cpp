@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening a connection: address, what libpq is told, the session's settings.
+// Opens a connection: address, parameters for libpq, settings of the session.
 #include <fmt/format.h>
 #include <libpq-fe.h>
 #include <poll.h>
@@ -12,10 +12,11 @@ namespace {
 
 constexpr Duration short_try{250'000};
 
-// Settings that would change what statements mean, how long they wait, or how they are planned
-// (small tables that were never analysed are scanned, and planned anew each time). Those that the
-// server does not know are left out; behind a pooler all are: they would stay with the session of
-// another client. client_connection_check_interval: the end of a client that waits is noticed.
+// Sets what would change the meaning of statements, how long they wait, or how they are planned (the
+// server scans small tables that were never analysed, and plans each time again). A setting that
+// the server does not know is left out. Behind a pooler all are left out, because they would stay
+// with the session of another client. client_connection_check_interval: the server notices the end
+// of a client that waits.
 std::string settings_in_sql(Duration row_wait) {
   return fmt::format(
       "SELECT {},pg_is_in_recovery() OR current_setting('transaction_read_only')='on',"
@@ -107,7 +108,7 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   row_wait_ = std::clamp<Duration>(o.op_timeout / 2, std::chrono::milliseconds{10},
                                    std::chrono::seconds{3});
   const SqlStatement hello{"", settings_in_sql(row_wait_)};
-  // A pooler tells a number of its own, if any. With wake=poll the sessions may be shared.
+  // A pooler reports its own number, or none. With wake=poll the sessions may be shared.
   const int pid = o.poll ? -1 : ::PQbackendPID(handle_);
   TRY(r, query("connect", {hello, {std::to_string(pid)}}, until));
   const auto clock = r.number<Micros>(0);

@@ -66,12 +66,12 @@ void servers(UrlItems& items, const Url& url, Options& o) {
                 "the name of a database behind the host, as in postgresql://HOST/DB");
 }
 
-// A word that is weaker than what the files ask for would be the one that counts.
+// sslmode= would win over the --tls options, so it must not be weaker than they are.
 bool verifies(std::string_view sslmode) noexcept {
   return sslmode == "verify-ca" || sslmode == "verify-full";
 }
 
-// The sslmode of a service, where the library reads it; empty: it has none.
+// The sslmode of a service, read where the library reads it; empty: the service has none.
 std::string sslmode_of(std::string_view service) {
   constexpr std::size_t largest = 65536;
   const auto from = [](const char* name, std::string otherwise) {
@@ -145,7 +145,7 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
 
 }  // namespace
 
-// ?host=, with the ports of the authority or ?port=, and a directory as a host: a unix socket.
+// Translates ?host=, with the ports of the authority or ?port=; a directory as host: a unix socket.
 void translate(Url& url) {
   if (on_socket(url)) return;
   std::vector<Url::Host> hosts = url.hosts;
@@ -180,8 +180,7 @@ void translate(Url& url) {
   url.hosts.clear();
 }
 
-// With sslmode=disable there is none; otherwise the server's word decides, which --tls-ca makes
-// verify-full.
+// sslmode=disable has no TLS; otherwise the server decides, which --tls-ca turns into verify-full.
 Access access(const Url& url) {
   Access a{.port = usual_port, .no_auth = "it has passwords (--password-file)"};
   if (on_socket(url)) a.no_tls = "a unix socket has no TLS";

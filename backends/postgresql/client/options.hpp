@@ -14,18 +14,18 @@ namespace dlock::postgresql {
 struct Server {
   std::string host;
   std::uint16_t port = 5432;
-  std::string socket;     // a directory: no host
-  std::string address{};  // ?hostaddr=: where it is; empty: where the name service says
+  std::string socket;     // a directory; without a host
+  std::string address{};  // ?hostaddr=; empty: ask the name service
   std::string text() const;
 };
 
-// The settings from URL and options. What neither says, libpq takes from its own sources (PGUSER,
+// The settings from URL and options. libpq takes the others from its own sources (PGUSER,
 // PGPASSWORD, PGPASSFILE, PGSERVICE, PGSSLMODE, ~/.pgpass, ...).
 struct Options : SqlOptions {
-  std::vector<Server> servers;  // the first that answers and writes is used
+  std::vector<Server> servers;  // dlock uses the first server that answers and writes
   std::string key_kind;         // of recipe advisory
-  std::string tls_name;         // for whom the certificate must be; empty: the host
-  std::vector<std::pair<std::string, std::string>> library;  // for libpq, as they are
+  std::string tls_name;         // that the certificate must have; empty: the host
+  std::vector<std::pair<std::string, std::string>> library;  // passed on to libpq
 };
 
 // Errc::usage names the item, its value and what is allowed.

@@ -79,7 +79,7 @@ Error as_login_error(std::string_view where, std::string_view text) {
   if (!state.empty()) {
     shown = shown.substr(std::min(shown.find(state) + 7, shown.size()));
     ServerError e = classify(state);
-    // what PgBouncer refuses has the state of a broken protocol
+    // PgBouncer refuses a login with the state of a broken protocol
     if (state == "08P01" && has(text, "authentication failed")) e = classify("28");
     if (state == "08P01" && has(text, "no such database")) e = classify("3D000");
     if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request was sent yet
@@ -87,7 +87,7 @@ Error as_login_error(std::string_view where, std::string_view text) {
   }
   if (const auto failed = shown.find("failed: "); failed != shown.npos)
     shown = shown.substr(failed + 8);
-  // Of a network that failed during the handshake, not of what TLS refuses.
+  // The network failed during the handshake; TLS refused nothing.
   if (has(text, "SSL SYSCALL error") || has(text, "SSL negotiation packet") ||
       has(text, "SSL connection has been closed"))
     return refused(Errc::unavailable, "connect", where, shown, "");

@@ -15,7 +15,7 @@ ServerError classify(std::string_view sqlstate) noexcept;
 // "<what> at <where>: <text, made printable and short> (<advice>)"
 Error as_error(std::string_view what, std::string_view where, std::string_view sqlstate,
                std::string_view text);
-// Of a login that failed: the SQLSTATE is in the library's text.
+// For a login that failed: the SQLSTATE is in the library's text.
 Error as_login_error(std::string_view where, std::string_view text);
 
 }  // namespace dlock::postgresql

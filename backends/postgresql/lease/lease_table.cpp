@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changes data.
+// The statements that change data.
 #include "postgresql/lease/lease_table.hpp"
 #include <fmt/format.h>
 #include <algorithm>
@@ -7,39 +7,38 @@
 namespace dlock::postgresql {
 namespace {
 
-// The bell of a session, below the numbers of tickets. Other programs use small numbers, and
-// hashes.
-std::uint64_t new_bell() { return (1ULL << 61U) | unique_number(); }
+// A wake lock, below the numbers of tickets. Other programs use small numbers, and hashes.
+std::uint64_t new_wake_lock() { return (1ULL << 61U) | unique_number(); }
 
-const SqlStatement bell_statement{"dlock_bell", "SELECT pg_try_advisory_lock($1::bigint)"};
+const SqlStatement lock_statement{"dlock_bell", "SELECT pg_try_advisory_lock($1::bigint)"};
 const SqlStatement unlock_statement{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
-// Only when the owner is no holder any more. A bell is heard by a waiter, if there is one.
-const SqlStatement ring_bell{
+// Releases the wake lock if the owner does not hold any more and a waiter is there.
+const SqlStatement release_wake_lock{
     "dlock_ring",
     "SELECT pg_advisory_unlock($2::bigint) FROM dlock_wait w WHERE w.name=$1 AND NOT EXISTS(SELECT "
     "FROM dlock_lock l WHERE l.name=w.name AND strpos(l.state,$3)>0) LIMIT 1"};
-const SqlStatement end_hold{
+const SqlStatement release_ticket_of_holder{
     "dlock_end_hold",
     "SELECT pg_advisory_unlock($2::bigint) WHERE NOT EXISTS(SELECT FROM dlock_lock l WHERE "
     "l.name=$1 AND strpos(l.state,$3)>0)"};
-const SqlStatement end_wait{
+const SqlStatement release_ticket_of_waiter{
     "dlock_end_wait",
     fmt::format("SELECT pg_advisory_unlock($2::bigint) WHERE NOT EXISTS(SELECT FROM dlock_wait w "
                 "WHERE w.name=$1 AND w.ticket={})",
                 turned("w", "$2::bigint"))};
-// What ends a ticket and a bell in this order: a row was returned if it was ended.
-void note_ends(Connection& c, std::span<const SqlRows> answers) {
+// `answers` of statements that release the tickets, then the wake lock: a row means released.
+void forget_released(Connection& c, std::span<const SqlRows> answers) {
   std::size_t at = 0;
   std::erase_if(c.locks, [&](std::uint64_t) { return !answers[at++].rows.empty(); });
-  if (at < answers.size() && !answers[at].rows.empty()) c.bell = 0;
+  if (at < answers.size() && !answers[at].rows.empty()) c.wake_lock = 0;
 }
 
 }  // namespace
 
-void LeaseTable::add_bell(Connection& c, std::vector<Call>& calls) const {
-  if (!setup_.wakes || c.bell != 0) return;
-  c.bell = new_bell();
-  calls.push_back({bell_statement, {std::to_string(c.bell)}});
+void LeaseTable::add_wake_lock(Connection& c, std::vector<Call>& calls) const {
+  if (!setup_.wakes || c.wake_lock != 0) return;
+  c.wake_lock = new_wake_lock();
+  calls.push_back({lock_statement, {std::to_string(c.wake_lock)}});
 }
 
 Call LeaseTable::change(const std::string& name, const Change& change) const {
@@ -54,7 +53,7 @@ Call LeaseTable::change(const std::string& name, const Change& change) const {
            head, tail, std::to_string(change.before), std::to_string(next.version)}};
 }
 
-// Behind the end of a hold its locks end: the tickets, and the bell if there is a waiter.
+// Behind the end of a grant its locks end: the tickets, and the wake lock if there is a waiter.
 Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Change& change,
                                Deadline until) {
   Connection& c = as_connection(s);
@@ -62,23 +61,24 @@ Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Cha
   if (change.ended) {
     const std::string me = change.ended->hex();
     for (const std::uint64_t ticket : c.locks)
-      calls.push_back({end_hold, {name, std::to_string(ticket), me}});
-    if (c.bell != 0) calls.push_back({ring_bell, {name, std::to_string(c.bell), me}});
+      calls.push_back({release_ticket_of_holder, {name, std::to_string(ticket), me}});
+    if (c.wake_lock != 0)
+      calls.push_back({release_wake_lock, {name, std::to_string(c.wake_lock), me}});
   }
   TRY(answers, c.exchange("write the lock", calls, until));
-  if (calls.size() > 1) note_ends(c, std::span{answers}.subspan(1));
+  if (calls.size() > 1) forget_released(c, std::span{answers}.subspan(1));
   return !answers[0].rows.empty();
 }
 
-// An exclusive grant keeps its ticket, if it has one. Others have the session's bell.
+// An exclusive grant keeps its ticket, if it has one. Other grants have the session's wake lock.
 Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, SqlWrittenRow& next,
                                std::uint64_t passed, Deadline until) {
   Connection& c = as_connection(s);
   const bool keeps_ticket = row.ticket && a.request.mode == Mode::exclusive;
   std::vector<Call> calls;
   if (!keeps_ticket) {
-    add_bell(c, calls);
-    next.holders.list.back().ticket = setup_.wakes ? c.bell : 0;
+    add_wake_lock(c, calls);
+    next.holders.list.back().ticket = setup_.wakes ? c.wake_lock : 0;
   }
   const std::size_t at = calls.size();
   const Call written = change(a.name, {row.version, next});
@@ -89,9 +89,9 @@ Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, 
       calls.back().values.push_back(std::to_string(ticket));
   if (setup_.wakes && !keeps_ticket)
     for (const std::uint64_t ticket : c.locks)
-      calls.push_back({end_wait, {a.name, std::to_string(ticket)}});
+      calls.push_back({release_ticket_of_waiter, {a.name, std::to_string(ticket)}});
   TRY(answers, c.exchange("write the lock", calls, until));
-  if (calls.size() > at + 1) note_ends(c, std::span{answers}.subspan(at + 1));
+  if (calls.size() > at + 1) forget_released(c, std::span{answers}.subspan(at + 1));
   return !answers[at].rows.empty();
 }
 
@@ -100,19 +100,19 @@ Result<std::optional<SqlLeaseDecision>> LeaseTable::take_free(SqlSession& s, con
   // thirty years: the server adds it to its time, and does not saturate
   constexpr Micros longest_ttl = 1'000'000'000'000'000;
   if (a.request.ttl > longest_ttl) return std::nullopt;
-  // A statement that names no version does not age by itself: one that is executed after we gave it
-  // up would be a grant without owner. So it has a latest time, on the server's clock, and leaves
+  // A statement that names no version does not age by itself: if it were executed after we gave it
+  // up, the grant would have no owner. So it has a latest time, on the server's clock, which leaves
   // time for a wait for the row. Its token is that clock.
   Connection& c = as_connection(s);
   const Deadline sent = Clock::now();
   const Micros bound =
       c.server_time(until - std::min<Clock::duration>(c.row_wait(), (until - sent) / 2));
   std::vector<Call> calls;
-  add_bell(c, calls);
+  add_wake_lock(c, calls);
   LockState decided;
   const auto answer = decided.acquire(a.request, 0);
   LockState::Holder& mine = decided.holders.front();
-  mine.ticket = setup_.wakes ? c.bell : 0;
+  mine.ticket = setup_.wakes ? c.wake_lock : 0;
   const std::uint64_t version = unique_number();
   calls.push_back({take_,
                    {a.name,
@@ -146,10 +146,11 @@ Result<void> LeaseTable::release_locks(SqlSession& s, const std::string& name, c
   std::vector<Call> calls;
   for (const std::uint64_t ticket : c.locks)
     calls.push_back({unlock_statement, {std::to_string(ticket)}});
-  if (c.bell != 0) calls.push_back({ring_bell, {name, std::to_string(c.bell), "no owner"}});
+  if (c.wake_lock != 0)
+    calls.push_back({release_wake_lock, {name, std::to_string(c.wake_lock), "no owner"}});
   if (calls.empty()) return {};
   TRY(answers, c.exchange("wake the next", calls, until));
-  note_ends(c, answers);
+  forget_released(c, answers);
   return {};
 }
 
@@ -157,7 +158,7 @@ void LeaseTable::claim_locks(SqlSession& s, const std::string&, const LockState:
                              SqlWrittenRow&, Deadline until) {
   Connection& c = as_connection(s);
   if (!setup_.wakes || h.ticket == 0) return;
-  const auto r = c.query("take the ticket", {bell_statement, {std::to_string(h.ticket)}}, until);
+  const auto r = c.query("take the ticket", {lock_statement, {std::to_string(h.ticket)}}, until);
   if (r && r->text(0) == "t") c.locks.insert(h.ticket);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The statements; and what is read: the stored state of a lock, and the waiters ahead in its queue.
+// The texts of the statements; reads the stored state of a lock and the waiters ahead in its queue.
 // Each statement that changes data is atomic: its preconditions are in its WHERE clause.
 #include <fmt/format.h>
 #include <algorithm>
@@ -15,17 +15,17 @@ namespace {
 
 std::string lock_of_row(std::string_view row) { return turned(row, fmt::format("{}.ticket", row)); }
 
-// A waiter lives while its session has its ticket, or for its announced time. To ask takes no lock
-// of one that lives, and of a dead one only until the end of this statement.
+// A waiter lives while its session has its ticket, or for its announced time. The check takes no
+// ticket of a waiter that lives, and a dead waiter's ticket only until the end of this statement.
 std::string alive(std::string_view clock) {
   return fmt::format(
       "(CASE WHEN w.live=0 THEN NOT pg_try_advisory_xact_lock_shared({}) ELSE w.live>{} END)",
       lock_of_row("w"), clock);
 }
 
-// $1 name, $2 owner, or '' for nobody's reading; $3 the ticket that the session has; $4 whether it
-// takes that of the row. The ticket is read from the row, never remembered: a deleted row means
-// that we do not wait any more.
+// $1 name, $2 owner, '' for a reading of no contender; $3 the ticket that the session has; $4 whether
+// it takes the ticket of the row. The ticket is read from the row, never remembered: a deleted row
+// means that we do not wait any more.
 std::string load_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "SELECT l.version,l.fence,l.state,{0},l.updated,l.started,l.started_until,l.layout,l.revoked,"
@@ -58,8 +58,8 @@ std::string write_in_sql(std::string_view clock) {
       clock);
 }
 
-// The row of the grant goes, those of the dead before it, and those that were passed: up to the row
-// with number $10.
+// Deletes the row of the grant, the rows of the dead before it, and the rows that were passed: up to
+// the row with number $10.
 std::string leave_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "WITH u AS ({0}), d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND EXISTS(SELECT FROM u) "
@@ -127,8 +127,9 @@ Call LeaseTable::load(const std::string& name, const Owner* me, const Connection
            lock && setup_.wakes ? "t" : "f"}};
 }
 
-Result<LeaseTable::Row> LeaseTable::completed(Connection& c, const Attempt& a, const SqlRows& r,
-                                              Deadline sent, Deadline until) {
+Result<LeaseTable::Row> LeaseTable::finish_reading(Connection& c, const Attempt& a,
+                                                   const SqlRows& r, Deadline sent,
+                                                   Deadline until) {
   TRY(row, parse_row(r, c.where(), sent));
   if (!row.exists) return std::move(row);
   TRY_VOID(add_waiters(c, a, r, row, until));
@@ -136,7 +137,7 @@ Result<LeaseTable::Row> LeaseTable::completed(Connection& c, const Attempt& a, c
   return std::move(row);
 }
 
-// To join: a ticket of a row that is gone is ended first.
+// Before it joins it releases the ticket of a row that is gone.
 Result<SqlLeaseRow> LeaseTable::read(SqlSession& s, Attempt& a, bool join, Deadline until) {
   Connection& c = as_connection(s);
   static const SqlStatement unlock{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
@@ -158,7 +159,7 @@ Result<SqlLeaseRow> LeaseTable::read(SqlSession& s, Attempt& a, bool join, Deadl
     const auto ticket = joined.number<std::uint64_t>(0);
     if (ticket && joined.text(1) == "t") c.locks.insert(*ticket);
   }
-  return completed(c, a, r.back(), sent, until);
+  return finish_reading(c, a, r.back(), sent, until);
 }
 
 Result<void> LeaseTable::listen(SqlSession& s, Attempt& a, const std::string& ticket,
@@ -172,7 +173,7 @@ Result<void> LeaseTable::listen(SqlSession& s, Attempt& a, const std::string& ti
 
 Result<SqlQueueRow> LeaseTable::waited(SqlSession& s, Attempt& a, SqlAnswers answers, Deadline sent,
                                        Deadline until) {
-  TRY(row, completed(as_connection(s), a, answers[2], sent, until));
+  TRY(row, finish_reading(as_connection(s), a, answers[2], sent, until));
   count_wait(row, answers[1].number<Micros>(0));
   return SqlQueueRow{answers[1].has(0), std::move(row)};
 }

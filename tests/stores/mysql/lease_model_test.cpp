@@ -33,7 +33,7 @@ class MysqlModel : public test::SqlModel<Connection, LeaseTable> {
   void let_go(Connection& c) override {
     test::must(c.query("test", "DO RELEASE_ALL_LOCKS()", test::soon()));
     c.names.clear();
-    c.bell.clear();
+    c.wake_lock.clear();
   }
   void empty_tables() override { database_.sql("DELETE FROM dlock_lock; DELETE FROM dlock_wait"); }
   void end(std::unique_ptr<Connection> c, const Owner& owner) override {

@@ -74,22 +74,22 @@ TEST_CASE(
   prepare(db);
   Party h{db}, v{db};
   REQUIRE(granted(h.request()));
-  const std::string bell = h.written.wake;
-  CHECK(db.value("SELECT wake FROM dlock_lock") == bell);
-  CHECK(free_lock(db, bell) == "0");
+  const std::string wake_lock = h.written.wake;
+  CHECK(db.value("SELECT wake FROM dlock_lock") == wake_lock);
+  CHECK(free_lock(db, wake_lock) == "0");
   const auto waits = v.request();
   REQUIRE_FALSE(granted(waits));
-  CHECK(waits.target.lock == bell);
+  CHECK(waits.target.lock == wake_lock);
   CHECK(db.value("SELECT waiters FROM dlock_lock") == "1");
   CHECK(h.release());
-  CHECK(free_lock(db, bell) == "1");  // a level, not an edge: a later waiter gets it, too
+  CHECK(free_lock(db, wake_lock) == "1");  // a level, not an edge: a later waiter gets it, too
   REQUIRE(granted(v.request()));
   CHECK(db.value("SELECT waiters FROM dlock_lock") == "0");
   CHECK(v.release());
   h.owner = Owner::random();
   REQUIRE(granted(h.request()));
-  CHECK(h.written.wake != bell);
-  CHECK(free_lock(db, bell) == "1");
+  CHECK(h.written.wake != wake_lock);
+  CHECK(free_lock(db, wake_lock) == "1");
 }
 
 TEST_CASE("1: a release that finds another version wakes when it is written, and not before") {
@@ -97,13 +97,13 @@ TEST_CASE("1: a release that finds another version wakes when it is written, and
   prepare(db);
   Party h{db}, v{db};
   REQUIRE(granted(h.request()));
-  const std::string bell = h.written.wake;
+  const std::string wake_lock = h.written.wake;
   REQUIRE_FALSE(granted(v.request()));
   db.sql("UPDATE dlock_lock SET version=version+1");  // as a note of a start does
   CHECK(h.release());
-  CHECK(free_lock(db, bell) == "0");  // so no statement before that release has rung
-  REQUIRE(h.table.release_locks(*h.connection, "k", h.owner, bell, true, soon()).has_value());
-  CHECK(free_lock(db, bell) == "1");
+  CHECK(free_lock(db, wake_lock) == "0");  // so no statement before that release has rung
+  REQUIRE(h.table.release_locks(*h.connection, "k", h.owner, wake_lock, true, soon()).has_value());
+  CHECK(free_lock(db, wake_lock) == "1");
   REQUIRE(granted(v.request()));
 }
 
@@ -113,12 +113,12 @@ TEST_CASE(
   prepare(db);
   Party h{db}, v{db};
   REQUIRE(granted(h.request()));
-  const std::string bell = h.written.wake;
+  const std::string wake_lock = h.written.wake;
   join_by_hand(db);  // a row without a mark: its owner has not read yet
   const auto before = h.connection->exchanges();
   CHECK(h.release());
   CHECK(h.connection->exchanges() == before + 1);
-  CHECK(free_lock(db, bell) == "0");
+  CHECK(free_lock(db, wake_lock) == "0");
   db.sql("DELETE FROM dlock_wait; UPDATE dlock_lock SET waiters=1");
   CHECK(granted(v.request()));
 }

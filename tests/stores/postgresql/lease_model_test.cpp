@@ -37,7 +37,7 @@ class PostgresqlModel final : public test::SqlModel<Connection, LeaseTable> {
     static const SqlStatement all{"", "SELECT pg_advisory_unlock_all()"};
     test::must(c.query("test", {all}, test::soon()));
     c.locks.clear();
-    c.bell = 0;
+    c.wake_lock = 0;
   }
   void empty_tables() override { database_.sql("TRUNCATE dlock_lock, dlock_wait"); }
   void end(std::unique_ptr<Connection> c, const Owner&) override {
