@@ -68,7 +68,7 @@ void prepare(Database& db) {
 }  // namespace
 
 TEST_CASE(
-    "1: a waiter marked the row before the holder releases: the holder rings, and has another bell "
+    "1: a waiter marked the row before the holder releases: it wakes, and has another wake lock "
     "next time") {
   Database db{server()};
   prepare(db);
@@ -101,7 +101,7 @@ TEST_CASE("1: a release that finds another version wakes when it is written, and
   REQUIRE_FALSE(granted(v.request()));
   db.sql("UPDATE dlock_lock SET version=version+1");  // as a note of a start does
   CHECK(h.release());
-  CHECK(free_lock(db, wake_lock) == "0");  // so no statement before that release has rung
+  CHECK(free_lock(db, wake_lock) == "0");  // so no statement before that release has woken anybody
   REQUIRE(h.table.release_locks(*h.connection, "k", h.owner, wake_lock, true, soon()).has_value());
   CHECK(free_lock(db, wake_lock) == "1");
   REQUIRE(granted(v.request()));
@@ -178,7 +178,7 @@ TEST_CASE("5: the holder continues in another session: waiters wait for that ses
   granted_within(*w, 4s);
 }
 
-TEST_CASE("a lock removed by force: its holder rings when it notices") {
+TEST_CASE("a lock removed by force: its holder wakes the waiter when it notices") {
   Database db{server()};
   const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm());
   release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 60s)));
