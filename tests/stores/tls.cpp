@@ -136,9 +136,9 @@ Result<void> use(const Open& open, const std::string& host, const std::string& t
   }
   if (!first) return fail(first.error());
   const auto behind = *b->enqueue(request(r.key, 10s));
-  CHECK(std::holds_alternative<Waiting>(behind->poll(50ms).value()));
+  CHECK(waits(*behind, 50ms));
   release_or_fail(*a, std::get<Granted>(*first).lease);
-  release_or_fail(*b, granted_within(*behind, 10s));
+  release_or_fail(*b, granted_within(*behind));
   return {};
 }
 

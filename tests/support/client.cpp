@@ -1,26 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/client.hpp"
-#include <unistd.h>
 #include <algorithm>
-#include <chrono>
-#include <stdexcept>
 
 namespace dlock::test {
-
-namespace {
-
-// Asked again while it is not answered: a server may be late on a busy machine.
-template <class Call>
-auto answered(Call call) {
-  auto answer = call();
-  for (const Deadline end = later(Clock::now(), std::chrono::seconds{60});
-       !answer && retryable(answer.error().code) && Clock::now() < end; ::usleep(20'000))
-    answer = call();
-  if (!answer) throw std::runtime_error(answer.error().message);
-  return *std::move(answer);
-}
-
-}  // namespace
 
 std::unique_ptr<Backend> open_backend(const BackendFactory& factory, const std::string& url,
                                       const Settings& settings, std::string_view recipe) {

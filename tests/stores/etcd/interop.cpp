@@ -13,10 +13,8 @@ pid_t etcdctl_lock(const EtcdServer& server, const std::string& name, const std:
                        "lock", name, "--", "sh", "-c", "touch " + mark + "; exec sleep 60"});
 }
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
-bool appears(const std::string& path, Duration bound) {
-  for (const Deadline end = Clock::now() + bound; Clock::now() < end; ::usleep(20000))
-    if (exists(path)) return true;
-  return false;
+bool appears(const std::string& path, Duration bound = 60s) {
+  return becomes([&] { return exists(path); }, bound);
 }
 // etcdctl releases at the end of its command.
 void end(pid_t pid) { ::kill(-pid, SIGTERM); }
@@ -32,10 +30,10 @@ TEST_CASE("etcdctl, dlock, etcdctl: in order, and one at a time") {
     const std::string first = dir.path() + "/first", second = dir.path() + "/second";
     ::unlink(first.c_str());
     ::unlink(second.c_str());
-    const auto b = open_etcd(server.url(), quick(2s), "concurrency");
+    const auto b = open_etcd(server.url(), patient(), "concurrency");
     const pid_t one = etcdctl_lock(server, name, first);
-    REQUIRE(appears(first, 10s));
-    auto w = b->enqueue(request(key(name), 20s)).value();
+    REQUIRE(appears(first));
+    auto w = b->enqueue(request(key(name), 600s)).value();
     CHECK_FALSE(granted(w->poll(0s)));
     const pid_t two = etcdctl_lock(server, name, second);
     CHECK_FALSE(granted(w->poll(500ms)));
@@ -43,13 +41,10 @@ TEST_CASE("etcdctl, dlock, etcdctl: in order, and one at a time") {
     REQUIRE(seen);
     CHECK(seen->holders.size() == 1);
     end(one);
-    Result<Progress> p = Progress{Waiting{}};
-    for (const Deadline until = Clock::now() + 15s; !granted(p) && Clock::now() < until;)
-      p = w->poll(1s);
-    REQUIRE(granted(p));
+    const Lease lease = granted_within(*w);
     CHECK_FALSE(appears(second, 1s));
-    CHECK(b->release(std::get<Granted>(*p).lease).value() == Released::yes);
-    CHECK(appears(second, 10s));
+    CHECK(b->release(lease).value() == Released::yes);
+    CHECK(appears(second));
     end(two);
   }
 }
@@ -58,16 +53,16 @@ TEST_CASE("the names a and a/b are two locks of dlock's, on both recipes") {
   EtcdServer server{in_memory()};
   for (const std::string recipe : {"queue", "concurrency"}) {
     CAPTURE(recipe);
-    const auto a = open_etcd(server.url(), quick(2s), recipe),
-               b = open_etcd(server.url(), quick(2s), recipe);
-    const Lease below = take(*a, request(key("a/b"), 20s)),
-                above = take(*b, request(key("a"), 20s));
-    auto w = a->enqueue(request(key("a"), 20s)).value();
+    const auto a = open_etcd(server.url(), patient(), recipe),
+               b = open_etcd(server.url(), patient(), recipe);
+    const Lease below = take(*a, request(key("a/b"), 600s)),
+                above = take(*b, request(key("a"), 600s));
+    auto w = a->enqueue(request(key("a"), 600s)).value();
     CHECK_FALSE(granted(w->poll(0s)));
-    const Lease again = take(*b, request(key("a/c"), 20s));
+    const Lease again = take(*b, request(key("a/c"), 600s));
     CHECK_FALSE(granted(w->poll(100ms)));
     CHECK(b->release(above).value() == Released::yes);
-    CHECK(granted(w->poll(5s)));
+    granted_within(*w);
     CHECK(a->release(below).value() == Released::yes);
     CHECK(b->release(again).value() == Released::yes);
     CHECK(w->cancel().has_value());

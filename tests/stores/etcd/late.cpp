@@ -2,7 +2,7 @@
 // A request arrives when its sender has given it up and the lock is another's, or has been renewed:
 // what it hits, for each kind of request.
 #include <functional>
-#include <future>
+#include <tuple>
 #include "faults.hpp"
 
 using namespace dlock;
@@ -15,16 +15,24 @@ constexpr const char* transactions = "/v3/kv/txn";
 struct Scene {
   EtcdServer server{in_memory()};
   Proxy proxy{port_of(server.host())};
-  std::unique_ptr<Backend> late = open_etcd(through(proxy), quick()),
-                           other = open_etcd(server.url(), quick(5s));
+  std::unique_ptr<Backend> late = open_etcd(through(proxy), quick(700ms)),
+                           other = open_etcd(server.url(), patient());
 
   // The next such request of `late` does not arrive before let_go().
   template <class Call>
-  void unanswered(Call call, const char* path = transactions) {
-    proxy.hold(path);
-    auto outcome = std::async(std::launch::async, call);
-    REQUIRE(proxy.holds_one());
-    const auto answer = outcome.get();
+  void unanswered(Call call, const char* text = transactions) {
+    proxy.hold(text);
+    fails(call, &Proxy::holds_one);
+  }
+  // Its reply is lost.
+  template <class Call>
+  void carried_out(Call call, const char* text = transactions) {
+    proxy.lose_reply(text, true);
+    fails(call, &Proxy::lost_one);
+  }
+  template <class Call>
+  void fails(Call call, bool (Proxy::*seen)(Duration)) {
+    const auto answer = call_until([&] { return (proxy.*seen)(1ms); }, call);
     REQUIRE_FALSE(answer);
     CHECK(answer.error().code == Errc::timed_out);
   }
@@ -40,7 +48,7 @@ struct Scene {
   }
   void still_holds(const Lease& lease) {
     CHECK(other->check(lease.key, lease.token).value() == Validity::valid);
-    CHECK(kept(other->renew(lease, 30s)));
+    CHECK(kept(other->renew(lease, 600s)));
   }
 };
 
@@ -48,10 +56,10 @@ struct Scene {
 
 TEST_CASE("late enqueue: of a wait that was left it is refused") {
   Scene s;
-  auto w = s.late->enqueue(request(key("k"))).value();
+  auto w = s.late->enqueue(request(key("k"), 600s)).value();
   s.unanswered([&] { return w->poll(0s); });
   CHECK(w->cancel().has_value());
-  const Lease next = take(*s.other, request(key("k"), 30s));
+  const Lease next = take(*s.other, request(key("k"), 600s));
   s.arrives();
   CHECK(below(s.server, "dlock/lock/k/").size() == 1);
   s.still_holds(next);
@@ -59,51 +67,48 @@ TEST_CASE("late enqueue: of a wait that was left it is refused") {
 
 TEST_CASE("late enqueue: of a wait that goes on there is one place") {
   Scene s;
-  const Request r = request(key("k"));
-  auto w = s.late->enqueue(r).value();
+  auto w = s.late->enqueue(request(key("k"), 600s)).value();
   s.unanswered([&] { return w->poll(0s); });
-  const auto again = w->poll(0s);
-  REQUIRE(granted(again));
-  const Lease lease = std::get<Granted>(*again).lease;
+  const Lease lease = granted_within(*w);
   s.arrives();
   CHECK(below(s.server, "dlock/lock/k/").size() == 1);
-  CHECK(s.late->release(lease).value() == Released::yes);
+  release_or_fail(*s.late, lease);
   CHECK(below(s.server, "dlock/lock/k/").empty());
 }
 
 TEST_CASE("an enqueue whose reply was lost is found again, in its place") {
   Scene s;
-  const Lease held = take(*s.other, request(key("k"), 30s));
-  auto w = s.late->enqueue(request(key("k"))).value();
+  const Lease held = take(*s.other, request(key("k"), 600s));
+  auto w = s.late->enqueue(request(key("k"), 600s)).value();
   s.proxy.lose_reply(transactions);
   CHECK_FALSE(w->poll(0s));
   REQUIRE(s.proxy.lost_one());
-  auto behind = s.other->enqueue(request(key("k"))).value();
+  auto behind = s.other->enqueue(request(key("k"), 600s)).value();
   CHECK_FALSE(granted(behind->poll(0s)));
   CHECK(s.other->release(held).value() == Released::yes);
-  CHECK(granted(w->poll(5s)));
+  granted_within(*w);
   CHECK_FALSE(granted(behind->poll(0s)));
 }
 
 // It would put the key back on a lease that ends before the deadline.
 TEST_CASE("late renewal: the key stays with the newer lease") {
   Scene s;
-  const Lease lease = take(*s.late, request(key("k"), 30s));
+  const Lease lease = take(*s.late, request(key("k"), 600s));
   s.unanswered([&] { return s.late->renew(lease, 4s); });
-  REQUIRE(kept(s.late->renew(lease, 30s)));
+  REQUIRE(kept(renewed(*s.late, lease, 600s)));
   const etcd::KeyValue before = s.at(lease);
   s.arrives();
   CHECK(s.at(lease).lease == before.lease);
   CHECK(s.at(lease).created == before.created);
-  CHECK(s.late->release(lease).value() == Released::yes);
+  release_or_fail(*s.late, lease);
 }
 
 TEST_CASE("late renewal: of a lock that was released it makes nothing") {
   Scene s;
-  const Lease lease = take(*s.late, request(key("k"), 30s));
-  s.unanswered([&] { return s.late->renew(lease, 30s); });
-  CHECK(s.late->release(lease).value() == Released::yes);
-  const Lease next = take(*s.other, request(key("k"), 30s));
+  const Lease lease = take(*s.late, request(key("k"), 600s));
+  s.unanswered([&] { return s.late->renew(lease, 600s); });
+  release_or_fail(*s.late, lease);
+  const Lease next = take(*s.other, request(key("k"), 600s));
   s.arrives();
   CHECK(below(s.server, "dlock/lock/k/").size() == 1);
   s.still_holds(next);
@@ -111,9 +116,9 @@ TEST_CASE("late renewal: of a lock that was released it makes nothing") {
 
 TEST_CASE("late lease: nothing has it") {
   Scene s;
-  const Lease lease = take(*s.late, request(key("k"), 30s));
-  s.unanswered([&] { return s.late->renew(lease, 30s); }, "/v3/lease/grant");
-  REQUIRE(kept(s.late->renew(lease, 30s)));
+  const Lease lease = take(*s.late, request(key("k"), 600s));
+  s.unanswered([&] { return s.late->renew(lease, 600s); }, "/v3/lease/grant");
+  REQUIRE(kept(renewed(*s.late, lease, 600s)));
   const etcd::KeyValue before = s.at(lease);
   s.arrives();
   CHECK(s.at(lease).lease == before.lease);
@@ -123,57 +128,51 @@ TEST_CASE("late lease: nothing has it") {
 // ttl is over: a queue of hundreds stands still then.
 TEST_CASE("a release behind a renewal whose reply was lost frees the key at once") {
   Scene s;
-  const Lease lease = take(*s.late, request(key("k"), 60s));
+  const Lease lease = take(*s.late, request(key("k"), 600s));
   const std::int64_t before = s.at(lease).lease;
-  s.proxy.lose_reply(transactions, true);
-  CHECK_FALSE(s.late->renew(lease, 60s));
-  REQUIRE(s.proxy.lost_one());
+  s.carried_out([&] { return s.late->renew(lease, 600s); });
   CHECK(s.at(lease).lease != before);
-  CHECK(s.late->release(lease).value() == Released::yes);
+  release_or_fail(*s.late, lease);
   CHECK(below(s.server, "dlock/lock/k/").empty());
-  auto w = s.other->enqueue(request(key("k"))).value();
+  auto w = s.other->enqueue(request(key("k"), 600s)).value();
   CHECK(granted(w->poll(0s)));
 }
 
 TEST_CASE("a renewal whose reply was lost is kept by the next one") {
   Scene s;
-  const Lease lease = take(*s.late, request(key("k"), 30s));
-  s.proxy.lose_reply(transactions, true);
-  CHECK_FALSE(s.late->renew(lease, 30s));
-  REQUIRE(s.proxy.lost_one());
-  CHECK(kept(s.late->renew(lease, 30s)));
+  const Lease lease = take(*s.late, request(key("k"), 600s));
+  s.carried_out([&] { return s.late->renew(lease, 600s); });
+  CHECK(kept(renewed(*s.late, lease, 600s)));
 }
 
 TEST_CASE(
     "late release, removal, request to stop, note and detachment leave the next grant alone") {
   const auto start = [](const Lease& lease, Backend& b) {
-    const Starts s = b.starts(lease.key).value();
+    const Starts s = answered([&] { return b.starts(lease.key); });
     return b.note_start(lease, {s.last, Start{s.now, s.now + 3'600'000'000}});
   };
-  const std::pair<const char*, std::function<bool(Scene&, const Lease&)>> calls[] = {
-      {"release",
-       [](Scene& s, const Lease& l) {
-         return !s.late->release(l, RunEnd{false, 7});
+  // the writing request is held back: those that read come first
+  using Unit = Result<void>;
+  const auto unit = [](const auto& r) { return r ? Unit{} : Unit{fail(r.error())}; };
+  const std::tuple<const char*, const char*, std::function<Unit(Scene&, const Lease&)>> calls[] = {
+      {"release", "request_delete_range",
+       [&](Scene& s, const Lease& l) {
+         return unit(s.late->release(l, RunEnd{false, 7}));
        }},
-      {"force", [](Scene& s, const Lease& l) { return !s.late->force_release(l.key, l.token); }},
-      {"revoke", [](Scene& s, const Lease& l) { return !s.late->revoke(l.key); }},
-      {"start", [&](Scene& s, const Lease& l) { return !start(l, *s.late); }},
-      {"detach", [](Scene& s, const Lease& l) { return !s.late->detach(l, 30s); }}};
-  for (const auto& [name, call] : calls) {
+      {"force", "request_delete_range",
+       [&](Scene& s, const Lease& l) { return unit(s.late->force_release(l.key, l.token)); }},
+      {"revoke", "ignore_lease",
+       [&](Scene& s, const Lease& l) { return unit(s.late->revoke(l.key)); }},
+      {"start", "request_put", [&](Scene& s, const Lease& l) { return unit(start(l, *s.late)); }},
+      {"detach", "request_put",
+       [&](Scene& s, const Lease& l) { return unit(s.late->detach(l, 600s)); }}};
+  for (const auto& [name, text, call] : calls) {
     CAPTURE(name);
     Scene s;
-    const Lease lease = take(*s.late, request(key("k"), 30s));
-    // the writing one: those that read come first
-    const std::string text = std::string_view{name} == "revoke"    ? "ignore_lease"
-                             : std::string_view{name} == "release" ? "request_delete_range"
-                             : std::string_view{name} == "force"   ? "request_delete_range"
-                                                                   : "request_put";
-    s.proxy.hold(text);
-    auto outcome = std::async(std::launch::async, [&, &one = call] { return one(s, lease); });
-    REQUIRE(s.proxy.holds_one());
-    CHECK(outcome.get());
+    const Lease lease = take(*s.late, request(key("k"), 600s));
+    s.unanswered([&, &one = call] { return one(s, lease); }, text);
     CHECK(s.other->force_release(lease.key, lease.token).value() == Released::yes);
-    const Lease next = take(*s.other, request(key("k"), 30s));
+    const Lease next = take(*s.other, request(key("k"), 600s));
     const etcd::KeyValue before = s.at(next);
     s.arrives();
     const etcd::KeyValue after = s.at(next);
@@ -189,9 +188,10 @@ TEST_CASE(
 // Told by a broken connection, it is repeated at once.
 TEST_CASE("a renewal and a release whose connection breaks are repeated within their time") {
   Scene s;
-  const Lease lease = take(*s.late, request(key("k"), 30s));
+  s.late = open_etcd(through(s.proxy), patient());
+  const Lease lease = take(*s.late, request(key("k"), 600s));
   s.proxy.lose_reply(transactions);
-  CHECK(kept(s.late->renew(lease, 30s)));
+  CHECK(kept(s.late->renew(lease, 600s)));
   REQUIRE(s.proxy.lost_one());
   s.proxy.lose_reply("request_delete_range");
   CHECK(s.late->release(lease).value() == Released::yes);
@@ -201,10 +201,8 @@ TEST_CASE("a renewal and a release whose connection breaks are repeated within t
 
 TEST_CASE("a release that was not answered counts as released when it is repeated") {
   Scene s;
-  const Lease lease = take(*s.late, request(key("k"), 30s));
-  s.proxy.lose_reply("request_delete_range", true);
-  CHECK_FALSE(s.late->release(lease));
-  REQUIRE(s.proxy.lost_one());
-  CHECK(s.late->release(lease).value() == Released::yes);
-  CHECK(s.late->release(lease).value() == Released::was_not_held);
+  const Lease lease = take(*s.late, request(key("k"), 600s));
+  s.carried_out([&] { return s.late->release(lease); }, "request_delete_range");
+  release_or_fail(*s.late, lease);
+  CHECK(answered([&] { return s.late->release(lease); }) == Released::was_not_held);
 }

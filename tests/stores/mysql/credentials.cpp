@@ -25,14 +25,14 @@ TEST_CASE("a certificate authority that was replaced is read again") {
   Database db{own};
   const auto backend = open_mysql(
       fmt::format("mysql://root@localhost:{}/{}?tls=yes&tls_ca={}", own.port(), db.name(), ca),
-      quick(2s, 2s));
-  const Lease lease = acquire_or_fail(*backend, request(key("k"), 30s));
+      patient());
+  const Lease lease = acquire_or_fail(*backend, request(key("k"), 60s));
   install(after);
   db.sql("FLUSH SSL");
   kill_sessions(db);
-  const auto refused = backend->renew(lease, 30s);
+  const auto refused = backend->renew(lease, 60s);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == Errc::denied);
   std::filesystem::copy_file(theirs.file(), ca, std::filesystem::copy_options::overwrite_existing);
-  CHECK(kept(backend->renew(lease, 30s)));
+  CHECK(kept(backend->renew(lease, 60s)));
 }

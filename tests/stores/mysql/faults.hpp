@@ -78,8 +78,6 @@ inline Duration recorded_rest_of_k(Database& db) {
 }
 
 inline constexpr const char* session_recipes[] = {"get-lock", "for-update"};
-inline constexpr const char* program_recipes[] = {"get-lock", "for-update", "lease", "insert",
-                                                  "version"};
 // Named locks are the server's, not the database's.
 inline std::string url_of(const std::string& url, const Database& db, std::string_view recipe) {
   return recipe == "get-lock" ? url + "?prefix=" + db.name() + ":" : url;

@@ -8,7 +8,7 @@ using namespace dlock::test;
 
 TEST_CASE("get-lock: a heartbeat counts only in the session that the record names") {
   Database db{server()};
-  const auto a = open_mysql(url_of(db.url(), db, "get-lock"), calm(), "get-lock");
+  const auto a = open_mysql(url_of(db.url(), db, "get-lock"), patient(), "get-lock");
   const Granted g = take_all(*a, request(key("k"), 30s));
   CHECK(kept(a->renew(g.lease, 30s)));
   // as if a proxy had given our statements to another session
@@ -22,8 +22,8 @@ TEST_CASE(
   Database db{server()};
   Proxy proxy{server().port()};
   const std::string url = url_of(db.url(), db, "get-lock"), name = db.name() + ":k";
-  const auto a = open_mysql(url_of(through(proxy, db), db, "get-lock"), calm(), "get-lock"),
-             b = open_mysql(url, calm(), "get-lock");
+  const auto a = open_mysql(url_of(through(proxy, db), db, "get-lock"), patient(), "get-lock"),
+             b = open_mysql(url, patient(), "get-lock");
   const Lease first = acquire_or_fail(*a, request(key("k"), 30s));
   release_or_fail(*a, first);
   // taken once, released once; the session lives
@@ -38,7 +38,7 @@ TEST_CASE(
   // It gets the lock, and only then can it write its owner.
   proxy.hold("INSERT INTO dlock_named");
   db.sql(fmt::format("DO RELEASE_LOCK('{}')", name));
-  std::thread polls([&] { (void)w->poll(10s); });
+  std::thread polls([&] { (void)w->poll(60s); });
   CHECK(proxy.holds_one());
   CHECK(db.value(fmt::format("SELECT IS_USED_LOCK('{}')=conn FROM dlock_named", name)) == "1");
   CHECK(b->check(key("k"), first.token).value() == Validity::stale);
@@ -46,7 +46,7 @@ TEST_CASE(
         std::vector<std::string>{"held by another program"});
   proxy.let_go();
   polls.join();
-  const Lease second = granted_within(*w, 10s);
+  const Lease second = granted_within(*w);
   CHECK(second.token > first.token);
   release_or_fail(*a, second);
   // as if the server's clock had gone back by an hour since
@@ -57,7 +57,7 @@ TEST_CASE(
 TEST_CASE("get-lock: an owner that returns after others has another token") {
   Database db{server()};
   const std::string url = url_of(db.url(), db, "get-lock"), name = db.name() + ":k";
-  const auto a = open_mysql(url, calm(), "get-lock");
+  const auto a = open_mysql(url, patient(), "get-lock");
   const Request r = request(key("k"), 30s);
   const Lease one = acquire_or_fail(*a, r), other = acquire_or_fail(*a, request(key("z"), 30s));
   release_or_fail(*a, one);
@@ -66,14 +66,14 @@ TEST_CASE("get-lock: an owner that returns after others has another token") {
   auto w = waiter(*a, r);
   REQUIRE(waits(*w, 50ms));
   db.sql(fmt::format("DO RELEASE_LOCK('{}')", name));
-  CHECK(granted_within(*w, 10s).token > one.token);
+  CHECK(granted_within(*w).token > one.token);
 }
 
 // The statement of a grant is sent as text, then prepared, then executed.
 TEST_CASE("get-lock: the first grants over a session take the same lock, whatever its name") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), calm(), "get-lock"),
-             b = open_mysql(db.url(), calm(), "get-lock");
+  const auto a = open_mysql(db.url(), patient(), "get-lock"),
+             b = open_mysql(db.url(), patient(), "get-lock");
   const auto [name, in_sql] = GENERATE(table<std::string, std::string>(
       {{"grants", "'grants'"},
        {"gr\u00e4nts", "_utf8mb4 x'6772c3a46e7473'"},
@@ -107,11 +107,11 @@ TEST_CASE("a proxy that shares connections") {
                   "TO shared@'%'",
                   db.name()));
   const auto b =
-      open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), calm(),
-                 "get-lock");
+      open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()),
+                 patient(), "get-lock");
   const auto q = waiter(*b, request(key("k"), 30s))->poll(0us);
-  const auto leases =
-      open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), calm());
+  const auto leases = open_mysql(
+      fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), patient());
   acquire_or_fail(*leases, request(key("k")));
   const auto seen = leases->inspect(key("k")).value().value();
   server().sql("SET GLOBAL init_connect=''");
@@ -121,21 +121,11 @@ TEST_CASE("a proxy that shares connections") {
   CHECK(seen.notes == std::vector<std::string>{"wake=poll: waiters poll"});
 }
 
-TEST_CASE(
-    "insert: the row of a dead holder stays until its ttl is over; a foreign row stays, except "
-    "with ?stale_after=") {
+TEST_CASE("insert: a foreign row stays, except with ?stale_after=") {
   Database db{server()};
-  auto a = open_mysql(db.url(), calm(), "insert");
-  const auto b = open_mysql(db.url(), calm(), "insert");
-  const Lease l = acquire_or_fail(*a, request(key("k"), 3s));
-  a.reset();
-  auto w = waiter(*b, request(key("k"), 30s));
-  CHECK(waits(*w));  // the weakness
-  CHECK(db.value("SELECT COUNT(*) FROM method_lock") == "1");
-  const Lease next = granted_within(*w, 10s);
-  CHECK(Clock::now() >= l.deadline);
-  CHECK(next.token > l.token);
-  b->release(next).value();
+  const auto b = open_mysql(db.url(), patient(), "insert");
+  const Lease first = acquire_or_fail(*b, request(key("k"), 30s));
+  release_or_fail(*b, first);
   CHECK(db.value("SELECT COUNT(*) FROM method_lock") == "0");
 
   db.sql(
@@ -145,10 +135,10 @@ TEST_CASE(
   CHECK(waits(*for_ever, 300ms));
   const auto seen = b->inspect(key("k")).value().value();
   CHECK(seen.notes == std::vector<std::string>{"held by another program"});
-  const auto cautious = open_mysql(db.url() + "?stale_after=2h", calm(), "insert");
+  const auto cautious = open_mysql(db.url() + "?stale_after=2h", patient(), "insert");
   CHECK(waits(*waiter(*cautious, request(key("k"), 30s))));
-  const auto bold = open_mysql(db.url() + "?stale_after=30m", calm(), "insert");
-  CHECK(acquire_or_fail(*bold, request(key("k"), 30s)).token > next.token);
+  const auto bold = open_mysql(db.url() + "?stale_after=30m", patient(), "insert");
+  CHECK(acquire_or_fail(*bold, request(key("k"), 30s)).token > first.token);
 }
 
 TEST_CASE("insert and version: a grant whose reply was lost is recognised") {
@@ -157,24 +147,23 @@ TEST_CASE("insert and version: a grant whose reply was lost is recognised") {
   for (const auto& [recipe, statement] :
        {std::pair{"insert", "INSERT INTO `method_lock`"}, {"version", "UPDATE dlock_version"}}) {
     CAPTURE(recipe);
-    const auto a = open_mysql(through(proxy, db), calm(), recipe),
-               other = open_mysql(db.url(), calm(), recipe);
+    const auto a = open_mysql(through(proxy, db), patient(), recipe),
+               other = open_mysql(db.url(), patient(), recipe);
     release_or_fail(*a, acquire_or_fail(*a, request(key("warm"))));
-    const Request r = request(key("k"), 10s);
+    const Request r = request(key("k"), 60s);
     proxy.lose_reply(statement);
-    const Deadline before = Clock::now();
-    const Lease l = granted_within(*waiter(*a, r), 10s);
+    const Lease l = granted_within(*waiter(*a, r));
+    CHECK(l.deadline <= later(Clock::now(), 60s));
     REQUIRE(proxy.lost_one());
-    CHECK(l.deadline <= later(before, 10s + 1s));
     CHECK(other->check(r.key, l.token).value() == Validity::valid);
-    CHECK(kept(a->renew(l, 10s)));
+    CHECK(kept(a->renew(l, 60s)));
     CHECK(a->release(l).value() == Released::yes);
   }
 }
 
 TEST_CASE("version: a write based on an old version fails") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), calm(), "version");
+  const auto a = open_mysql(db.url(), patient(), "version");
   const Lease l = acquire_or_fail(*a, request(key("k"), 30s));
   const auto version = db.value("SELECT version FROM dlock_version");
   CHECK(kept(a->renew(l, 30s)));

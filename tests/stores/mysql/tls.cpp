@@ -10,12 +10,12 @@ using namespace dlock::test;
 
 namespace {
 
-Result<Progress> try_url(const std::string& url, const Settings& s = quick(2s)) {
+Result<Progress> try_url(const std::string& url, const Settings& s = patient()) {
   return waiter(*open_mysql(url, s), request(key("k")))->poll(0us);
 }
 
 // Acquires and releases a lock over that URL.
-bool works(const std::string& url, const Settings& s = quick(2s)) {
+bool works(const std::string& url, const Settings& s = patient()) {
   const auto b = open_mysql(url, s);
   auto p = waiter(*b, request(key("k")))->poll(0us);
   if (!p) UNSCOPED_INFO(p.error().message);
@@ -33,7 +33,7 @@ TEST_CASE("TLS: an authority that this machine does not trust, unless it need no
   Database db{own};
   own.sql("CREATE USER secure@'%' REQUIRE SSL; GRANT ALL ON *.* TO secure@'%'");
   const auto url = fmt::format("mysql://secure@localhost:{}/{}", own.port(), db.name());
-  Settings insecure = quick(2s);
+  Settings insecure = patient();
   insecure.tls_insecure = true;
   CHECK(works(url + "?tls=yes", insecure));
   for (const char* items : {"?tls=yes", ""}) {
@@ -52,7 +52,7 @@ TEST_CASE("passwords from each source, and a unix socket") {
   const auto p = try_url(url);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::denied);
-  Settings s = quick(2s);
+  Settings s = patient();
   s.password = "se cret'\"#";
   CHECK(works(url, s));
   ::setenv("MYSQL_PWD", "se cret'\"#", 1);

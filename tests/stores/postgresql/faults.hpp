@@ -57,7 +57,6 @@ inline Duration recorded_rest_of_k(PostgresDatabase& db) {
 }
 
 inline constexpr const char* session_recipes[] = {"advisory"};
-inline constexpr const char* program_recipes[] = {"advisory"};
 inline std::string url_of(const std::string& url, const PostgresDatabase&, std::string_view) {
   return url;
 }

@@ -9,7 +9,7 @@ using namespace dlock::test;
 TEST_CASE("late: a take of a free key, given up by its sender, grants nothing") {
   Scene s(700ms, GENERATE(0, 2));
   s.proxy.hold("dlock_take");
-  auto w = waiter(*s.late, request(key("k"), 30s));
+  auto w = waiter(*s.late, request(key("k"), 60s));
   CHECK_FALSE(w->poll(0us));
   REQUIRE(s.proxy.holds_one());
   const auto fence = s.other->inspect(key("k")).value()->fence;
@@ -21,12 +21,12 @@ TEST_CASE("late: a take of a free key, given up by its sender, grants nothing") 
 }
 
 TEST_CASE("late: a take of a key that another has taken meanwhile") {
-  Scene s(5s);
+  Scene s(60s);
   s.proxy.hold("dlock_take");
-  auto w = waiter(*s.late, request(key("k"), 30s));
+  auto w = waiter(*s.late, request(key("k"), 60s));
   auto polled = std::async(std::launch::async, [&] { return w->poll(0us); });
   REQUIRE(s.proxy.holds_one());
-  const Lease next = acquire_or_fail(*s.other, request(key("k"), 30s));
+  const Lease next = acquire_or_fail(*s.other, request(key("k"), 60s));
   s.proxy.let_go();
   const auto p = polled.get();
   REQUIRE(p);
@@ -36,9 +36,9 @@ TEST_CASE("late: a take of a key that another has taken meanwhile") {
 
 TEST_CASE("late: the grant of a waiter") {
   const Mode mode = GENERATE(Mode::exclusive, Mode::shared);
-  Scene s(5s);
-  const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
-  Request asks = request(key("k"), 30s);
+  Scene s(60s);
+  const Lease first = acquire_or_fail(*s.other, request(key("k"), 60s));
+  Request asks = request(key("k"), 60s);
   asks.mode = mode;
   auto w = waiter(*s.late, asks);
   REQUIRE(waits(*w));
@@ -48,7 +48,7 @@ TEST_CASE("late: the grant of a waiter") {
   REQUIRE(s.proxy.holds_one());
   // An operator lets another in.
   s.db.sql("DELETE FROM dlock_wait");
-  const Lease next = acquire_or_fail(*s.other, request(key("k"), 30s));
+  const Lease next = acquire_or_fail(*s.other, request(key("k"), 60s));
   s.proxy.let_go();
   const auto p = polled.get();
   REQUIRE(p);
@@ -59,8 +59,8 @@ TEST_CASE("late: the grant of a waiter") {
 TEST_CASE("late: a renewal, a release, a forced release and a note of a start") {
   const int which = GENERATE(0, 1, 2, 3);
   CAPTURE(which);
-  Scene s(5s);
-  const Lease first = acquire_or_fail(*s.late, request(key("k"), 30s));
+  Scene s(60s);
+  const Lease first = acquire_or_fail(*s.late, request(key("k"), 60s));
   s.proxy.hold(which == 3 ? "started=" : "dlock_swap");
   auto sent = std::async(std::launch::async, [&] {
     if (which == 0) return lost(s.late->renew(first, 60s));
@@ -73,7 +73,7 @@ TEST_CASE("late: a renewal, a release, a forced release and a note of a start") 
   });
   REQUIRE(s.proxy.holds_one());
   REQUIRE(s.other->release(first) == Released::yes);  // the same owner, from elsewhere
-  Lease next = acquire_or_fail(*s.other, request(key("k"), 30s));
+  Lease next = acquire_or_fail(*s.other, request(key("k"), 60s));
   if (which == 2) {  // a token is named: the next holder is not meant
     s.proxy.let_go();
     (void)sent.get();
@@ -86,14 +86,14 @@ TEST_CASE("late: a renewal, a release, a forced release and a note of a start") 
 }
 
 TEST_CASE("late: a forced release of a token hits no later one") {
-  Scene s(5s);
-  const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
+  Scene s(60s);
+  const Lease first = acquire_or_fail(*s.other, request(key("k"), 60s));
   s.proxy.hold("dlock_swap");
   auto forced =
       std::async(std::launch::async, [&] { return s.late->force_release(key("k"), first.token); });
   REQUIRE(s.proxy.holds_one());
   release_or_fail(*s.other, first);
-  const Lease next = acquire_or_fail(*s.other, request(key("k"), 30s));
+  const Lease next = acquire_or_fail(*s.other, request(key("k"), 60s));
   s.proxy.let_go();
   CHECK(forced.get().value() == Released::was_not_held);
   s.check_holds(next);
@@ -101,9 +101,9 @@ TEST_CASE("late: a forced release of a token hits no later one") {
 
 TEST_CASE("late: joining the queue leaves a row that is passed and swept") {
   Scene s;
-  const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
+  const Lease first = acquire_or_fail(*s.other, request(key("k"), 600s));
   {
-    auto w = waiter(*s.late, request(key("k"), 30s));
+    auto w = waiter(*s.late, request(key("k"), 600s));
     s.proxy.hold("dlock_join");
     CHECK_FALSE(w->poll(0us));
     REQUIRE(s.proxy.holds_one());
@@ -111,24 +111,22 @@ TEST_CASE("late: joining the queue leaves a row that is passed and swept") {
   s.late.reset();
   s.arrives();
   CHECK(s.db.value("SELECT count(*) FROM dlock_wait") == "1");
-  const auto third = open_postgres(s.db.url(), calm());
-  auto w = waiter(*third, request(key("k"), 30s));
+  const auto third = open_postgres(s.db.url(), patient());
+  auto w = waiter(*third, request(key("k"), 60s));
   REQUIRE(waits(*w));
-  const auto before = Clock::now();
   release_or_fail(*s.other, first);
-  const Lease next = granted_within(*w, 10s);
-  CHECK(Clock::now() - before < 8s);
+  const Lease next = granted_within(*w);  // long before the ttl of the row ahead
   CHECK(s.db.value("SELECT count(*) FROM dlock_wait") == "0");
   release_or_fail(*third, next);
 }
 
 TEST_CASE("late: leaving the queue takes the row of its own owner alone") {
   Scene s;
-  const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
-  auto w = waiter(*s.late, request(key("k"), 30s));
+  const Lease first = acquire_or_fail(*s.other, request(key("k"), 60s));
+  auto w = waiter(*s.late, request(key("k"), 60s));
   REQUIRE(waits(*w));
-  const auto third = open_postgres(s.db.url(), calm());
-  auto behind = waiter(*third, request(key("k"), 30s));
+  const auto third = open_postgres(s.db.url(), patient());
+  auto behind = waiter(*third, request(key("k"), 60s));
   REQUIRE(waits(*behind));
   s.proxy.hold("DELETE FROM dlock_wait");
   (void)w->cancel();
@@ -136,18 +134,18 @@ TEST_CASE("late: leaving the queue takes the row of its own owner alone") {
   s.arrives();
   CHECK(s.db.value("SELECT count(*) FROM dlock_wait") == "1");
   release_or_fail(*s.other, first);
-  release_or_fail(*third, granted_within(*behind, 10s));
+  release_or_fail(*third, granted_within(*behind));
 }
 
 TEST_CASE("an answer that comes after its sender gave up is not taken for another") {
   Scene s(300ms, 0);
-  const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
-  auto w = waiter(*s.late, request(key("k"), 30s));
+  const Lease first = acquire_or_fail(*s.other, request(key("k"), 60s));
+  auto w = waiter(*s.late, request(key("k"), 60s));
   s.proxy.stall(Proxy::to_client, true);
   CHECK_FALSE(w->poll(0us));
   s.proxy.stall(Proxy::to_client, false);
   ::usleep(100'000);
   CHECK(waits(*w, 50ms));
   release_or_fail(*s.other, first);
-  release_or_fail(*s.late, granted_within(*w, 10s));
+  release_or_fail(*s.late, granted_within(*w));
 }

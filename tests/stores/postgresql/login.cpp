@@ -12,12 +12,12 @@ using namespace dlock::test;
 
 namespace {
 
-Result<Progress> try_url(const std::string& url, const Settings& s = quick(20s, 20s)) {
+Result<Progress> try_url(const std::string& url, const Settings& s = patient()) {
   return waiter(*open_postgres(url, s), request(key("k")))->poll(0us);
 }
 
 // Acquires and releases a lock over that URL.
-bool works(const std::string& url, const Settings& s = quick(20s, 20s)) {
+bool works(const std::string& url, const Settings& s = patient()) {
   const auto b = open_postgres(url, s);
   auto p = waiter(*b, request(key("k")))->poll(0us);
   if (!p) UNSCOPED_INFO(p.error().message);
@@ -25,7 +25,7 @@ bool works(const std::string& url, const Settings& s = quick(20s, 20s)) {
   return b->release(std::get<Granted>(*p).lease).value() == Released::yes;
 }
 
-bool denied(const std::string& url, const Settings& s = quick(20s, 20s)) {
+bool denied(const std::string& url, const Settings& s = patient()) {
   const auto p = try_url(url, s);
   if (!p) UNSCOPED_INFO(p.error().message);
   return !p && p.error().code == Errc::denied &&
@@ -49,7 +49,7 @@ TEST_CASE("SCRAM: the right password, from each source, and a wrong one") {
     return fmt::format("postgresql://{}@127.0.0.1:{}/postgres", user, own.port());
   };
   CHECK(works(url("app:hunter2")));
-  Settings s = quick(20s, 20s);
+  Settings s = patient();
   s.password = "hunter2";
   CHECK(works(url("app"), s));
   CHECK(denied(url("app:hunter22")));
@@ -126,7 +126,7 @@ TEST_CASE("a password file that has changed is read again") {
   PostgresServer own{{.hba = {"host all all 127.0.0.1/32 scram-sha-256"}}};
   own.sql("CREATE ROLE app LOGIN SUPERUSER PASSWORD 'first'");
   const SecretFile file{"first"};
-  Settings s = quick(20s, 20s);
+  Settings s = patient();
   s.password = "first";
   s.password_file = file.path();
   const auto b =
@@ -134,8 +134,7 @@ TEST_CASE("a password file that has changed is read again") {
   const Lease lease = acquire_or_fail(*b, request(key("k"), 60s));
   own.sql("ALTER ROLE app PASSWORD 'second'");
   file.write("second");
-  own.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename='app'");
-  ::usleep(100'000);
+  own.sql("SELECT pg_terminate_backend(pid,60000) FROM pg_stat_activity WHERE usename='app'");
   CHECK(kept(b->renew(lease, 60s)));
 }
 
@@ -150,7 +149,7 @@ TEST_CASE("TLS: a connection that is cut in the handshake is tried again, on the
   PostgresServer own{{.config = {"ssl=on", "ssl_cert_file='" + files.cert + "'",
                                  "ssl_key_file='" + files.key + "'"},
                       .hba = {"hostssl all all all trust"}}};
-  Settings s = quick(2s, 5s);
+  Settings s = patient();
   s.tls_ca = authority.file();
   Proxy proxy{own.port()};
   // the request for TLS, and the first message of its handshake
@@ -180,18 +179,18 @@ TEST_CASE(
   };
   Proxy proxy{own.port()};
   proxy.lose_reply("CREATE TABLE");
-  const auto cut = try_url(url("rb", proxy.port()), quick(2s, 5s));
+  const auto cut = try_url(url("rb", proxy.port()), patient());
   REQUIRE_FALSE(cut);
   CHECK(retryable(cut.error().code));
-  CHECK(works(url("rb", proxy.port()), quick(2s, 5s)));
+  CHECK(works(url("rb", proxy.port()), patient()));
   own.sql("CREATE SCHEMA ra AUTHORIZATION ra");
-  const auto p = try_url(url("ra", own.port()), quick(2s, 5s));
+  const auto p = try_url(url("ra", own.port()), patient());
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::denied);  // those of public, to which it has no right
   for (const auto* sql :
        {"DROP VIEW dlock", "DROP TABLE dlock_wait", "GRANT ALL ON dlock_lock TO ra"})
     own.sql(sql);
-  const auto q = try_url(url("ra", own.port()), quick(2s, 5s));
+  const auto q = try_url(url("ra", own.port()), patient());
   REQUIRE_FALSE(q);
   INFO(q.error().message);
   CHECK(q.error().code == Errc::cannot_create);

@@ -11,7 +11,7 @@ using namespace dlock::test;
 
 TEST_CASE("a server that does not write is refused, and another of the URL is used") {
   PostgresServer reader{{.config = {"default_transaction_read_only=on"}}};
-  const auto only = open_postgres(reader.url(), quick(20s, 20s));
+  const auto only = open_postgres(reader.url(), patient());
   const auto p = waiter(*only, request(key("k")))->poll(0us);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::unavailable);
@@ -24,7 +24,7 @@ TEST_CASE("a server that does not write is refused, and another of the URL is us
   reader.sql("CREATE DATABASE " + db.name());
   const auto both = open_postgres(fmt::format("postgresql://postgres@127.0.0.1:{},127.0.0.1:{}/{}",
                                               reader.port(), server().port(), db.name()),
-                                  calm());
+                                  patient());
   release_or_fail(*both, acquire_or_fail(*both, request(key("k"))));
   CHECK(db.value("SELECT count(*) FROM dlock_lock") == "1");
 }
@@ -47,7 +47,7 @@ TEST_CASE("a standby is refused") {
       {.config = {fmt::format("primary_conninfo='host=127.0.0.1 port={} user=postgres'",
                               primary.port())},
        .data_of = primary.directory() + "/standby"}};
-  const auto b = open_postgres(standby.url(), quick(20s, 20s));
+  const auto b = open_postgres(standby.url(), patient());
   const auto p = waiter(*b, request(key("k")))->poll(0us);
   REQUIRE_FALSE(p);
   CHECK(p.error().message.find("read-only") != std::string::npos);

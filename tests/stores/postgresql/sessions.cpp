@@ -15,10 +15,10 @@ using namespace dlock::test;
 
 TEST_CASE("after a renewal over another session the release wakes again") {
   PostgresDatabase db{server()};
-  const auto a = open_postgres(db.url(), calm()), b = open_postgres(db.url(), calm());
-  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  const auto a = open_postgres(db.url(), patient()), b = open_postgres(db.url(), patient());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
   kill_sessions(db);
-  REQUIRE(kept(a->renew(lease, 30s)));
+  REQUIRE(kept(a->renew(lease, 60s)));
   auto w = waiter(*b, request(key("k")));
   auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 60s); });
   const auto sleeping = [&] {
@@ -32,25 +32,27 @@ TEST_CASE("after a renewal over another session the release wakes again") {
 
 TEST_CASE("a waiter that leaves lets the next one in at once, also out of its sleep") {
   PostgresDatabase db{server()};
-  const auto a = open_postgres(db.url(), calm()), b = open_postgres(db.url(), calm()),
-             c = open_postgres(db.url(), calm());
-  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
-  auto first = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
-  REQUIRE(waits(*first, 50ms));
-  REQUIRE(waits(*second, 50ms));
-  auto polled = std::async(std::launch::async, [&] { return granted_within(*second, 10s); });
-  CHECK(first->cancel());
-  CHECK(db.value("SELECT count(*) FROM dlock_wait") == "1");
-  ::usleep(200'000);
-  const Deadline released = Clock::now();
-  release_or_fail(*a, lease);
-  polled.get();
-  CHECK(Clock::now() - released < 4s);
+  const auto a = open_postgres(db.url(), patient()), b = open_postgres(db.url(), patient()),
+             c = open_postgres(db.url(), patient());
+  CHECK(once_within(4s, [&] {  // a lost wake-up shows after 5 s
+    const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
+    auto first = waiter(*b, request(key("k"), 60s)), second = waiter(*c, request(key("k"), 60s));
+    REQUIRE(waits(*first, 50ms));
+    REQUIRE(waits(*second, 50ms));
+    auto polled = std::async(std::launch::async, [&] { return granted_within(*second); });
+    CHECK(first->cancel());
+    CHECK(db.value("SELECT count(*) FROM dlock_wait") == "1");
+    REQUIRE(becomes([&] { return one_sleeps(db); }));
+    const Deadline released = Clock::now();
+    release_or_fail(*a, lease);
+    release_or_fail(*c, polled.get());
+    return Clock::now() - released;
+  }));
 }
 
 TEST_CASE("records that are damaged, or of a newer dlock, are refused and stay") {
   PostgresDatabase db{server()};
-  const auto a = open_postgres(db.url(), calm());
+  const auto a = open_postgres(db.url(), patient());
   warm_up(*a, 1);
   db.sql("UPDATE dlock_lock SET layout=2");
   auto p = waiter(*a, request(key("k")))->poll(0us);
@@ -77,9 +79,9 @@ TEST_CASE("a wait leaves no line in the server's log, whether it runs out, is le
     return found;
   };
   for (const char* const recipe : {"lease", "advisory"}) {
-    const auto a = open_postgres(db.url(), calm(), recipe),
-               b = open_postgres(db.url(), calm(), recipe),
-               c = open_postgres(db.url(), calm(), recipe);
+    const auto a = open_postgres(db.url(), patient(), recipe),
+               b = open_postgres(db.url(), patient(), recipe),
+               c = open_postgres(db.url(), patient(), recipe);
     release_or_fail(*a, acquire_or_fail(*a, request(key("k"))));  // makes the table
     const auto before = lines();
     const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
@@ -94,7 +96,7 @@ TEST_CASE("a wait leaves no line in the server's log, whether it runs out, is le
     CHECK(leaves->cancel());
     CHECK(sessions(db, "NOT granted").find(',') == std::string::npos);
     release_or_fail(*a, lease);
-    release_or_fail(*b, granted_within(*stays, 10s));
+    release_or_fail(*b, granted_within(*stays));
     CHECK(lines() == before);
   }
 }
@@ -104,12 +106,12 @@ TEST_CASE("rights: what the manual grants is enough, less is refused") {
     const char* const recipe = advisory ? "advisory" : "lease";
     CAPTURE(recipe);
     PostgresDatabase db{server()};
-    const auto own = open_postgres(db.url(), calm(), recipe);
+    const auto own = open_postgres(db.url(), patient(), recipe);
     release_or_fail(*own, acquire_or_fail(*own, request(key("k"))));
     const std::string role = "r_" + db.name();
     db.sql("CREATE ROLE " + role + " LOGIN");
     const auto b = open_postgres(
-        fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name()), calm(),
+        fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name()), patient(),
         recipe);
     const auto p = waiter(*b, request(key("k")))->poll(0us);
     REQUIRE_FALSE(p);
@@ -143,7 +145,7 @@ TEST_CASE("without the right to make the tables: the SQL for who has it") {
   const std::string role = "r_" + db.name();
   db.sql("CREATE ROLE " + role + " LOGIN");
   const auto b = open_postgres(
-      fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name()), calm());
+      fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name()), patient());
   const auto p = waiter(*b, request(key("k")))->poll(0us);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::cannot_create);
@@ -168,11 +170,11 @@ TEST_CASE("waiters of another schema's tables neither delay nor overtake") {
         fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name());
   }
   struct Crowd {
-    explicit Crowd(const std::string& url) {
-      for (auto& b : backends) b = open_postgres(url, calm());
-      held = acquire_or_fail(*backends[0], request(key("k"), 30s));
+    Crowd(const std::string& url, const Key& k) {
+      for (auto& b : backends) b = open_postgres(url, patient());
+      held = acquire_or_fail(*backends[0], request(k, 600s));
       for (std::size_t i = 0; i < 2; ++i) {
-        waiters[i] = waiter(*backends[i + 1], request(key("k"), 60s));
+        waiters[i] = waiter(*backends[i + 1], request(k, 600s));
         REQUIRE(waits(*waiters[i], 50ms));
       }
     }
@@ -180,15 +182,21 @@ TEST_CASE("waiters of another schema's tables neither delay nor overtake") {
     std::unique_ptr<Waiter> waiters[2];
     std::optional<Lease> held;
   };
-  Crowd a{urls[0]}, b{urls[1]};
-  CHECK(db.value("SELECT count(*) FROM a.dlock_wait JOIN b.dlock_wait USING(ticket)") == "2");
-  auto last = std::async(std::launch::async, [&] { return granted_within(*b.waiters[1], 20s); });
-  release_or_fail(*b.backends[0], *b.held);
-  const Lease second = granted_within(*b.waiters[0], 20s);
-  CHECK(last.wait_for(300ms) == std::future_status::timeout);
-  const Deadline released = Clock::now();
-  release_or_fail(*b.backends[1], second);
-  last.get();
-  CHECK(Clock::now() - released < 3s);  // a lost wake-up shows after 5 s
-  CHECK(waits(*a.waiters[0], 50ms));
+  int tries = 0;
+  CHECK(once_within(4s, [&] {  // a lost wake-up shows after 5 s
+    db.sql("TRUNCATE a.dlock_wait, b.dlock_wait RESTART IDENTITY");
+    const Key k = key(fmt::format("k{}", ++tries));
+    Crowd a{urls[0], k}, b{urls[1], k};
+    CHECK(db.value("SELECT count(*) FROM a.dlock_wait JOIN b.dlock_wait USING(ticket)") == "2");
+    auto last = std::async(std::launch::async, [&] { return granted_within(*b.waiters[1]); });
+    release_or_fail(*b.backends[0], *b.held);
+    const Lease second = granted_within(*b.waiters[0]);
+    CHECK(last.wait_for(300ms) == std::future_status::timeout);
+    const Deadline released = Clock::now();
+    release_or_fail(*b.backends[1], second);
+    last.get();
+    const auto took = Clock::now() - released;
+    CHECK(waits(*a.waiters[0], 50ms));
+    return took;
+  }));
 }

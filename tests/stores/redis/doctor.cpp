@@ -10,7 +10,7 @@ using Level = Finding::Level;
 namespace {
 
 std::vector<Finding> doctor(const std::string& url, std::string_view recipe = "fair") {
-  auto found = open_redis(url, quick(), recipe)->doctor();
+  auto found = open_redis(url, quick(5s, 60s), recipe)->doctor();
   INFO((found ? "" : found.error().message));
   REQUIRE(found);
   for (const Finding& f : *found) CHECK(f.advice.empty() == (f.level == Level::good));

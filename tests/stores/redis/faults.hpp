@@ -22,6 +22,11 @@ struct Proxied {
   std::string direct() const { return server.url() + "?restart_grace=0"; }
 };
 
+// For call_until().
+inline auto lost_one(Proxied& p) {
+  return [&p] { return p.proxy.lost_one(1ms); };
+}
+
 inline constexpr auto an_hour = std::chrono::seconds{3600};
 
 inline Key key(const char* text) { return *Key::parse(text); }

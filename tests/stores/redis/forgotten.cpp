@@ -96,53 +96,55 @@ TEST_CASE("forgotten: when the grace is over a key without a holder is free") {
   CHECK_FALSE(backend->health().grants_nothing);
 }
 
-// With the default grace and ttl: ten seconds of the grace are left.
+// With the default grace and ttl.
 TEST_CASE("forgotten: who waits in the grace has a place, and the first to come is granted first") {
-  RedisServer server{{.uptime = std::chrono::seconds{20}}};
   const Key k = key("k");
   struct Contender {
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Waiter> waiter;
   };
-  std::vector<Contender> all;
-  for (std::size_t i = 0; i < 6; ++i) {
-    auto backend = open_redis(server.url());
-    auto waiter = *backend->enqueue(request(k, 30s));
-    const auto p = waiter->poll(0s);
-    REQUIRE((p && std::holds_alternative<Waiting>(*p)));
-    CHECK(std::get<Waiting>(*p).ahead == i);
-    CHECK(std::get<Waiting>(*p).why.find("grants resume in") != std::string::npos);
-    CHECK(backend->health().grants_nothing);
-    all.push_back({std::move(backend), std::move(waiter)});
-  }
-  auto looker = open_redis(server.url());
-  CHECK(looker->inspect(k).value()->waiters.size() == 6);
-  CHECK(looker->inspect(k).value()->fence == 0);  // nothing was granted
-  const auto refused = (*looker->enqueue([&] {
-                         Request r = request(k);
-                         r.wait = false;
-                         return r;
-                       }()))
-                           ->poll(0s);
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == Errc::unavailable);
-  // One that leaves is no hindrance to those behind it.
-  REQUIRE(all[2].waiter->cancel());
-  all.erase(all.begin() + 2);
-  std::vector<FencingToken> tokens;
-  std::size_t next = 0;
-  for (const Deadline end = later(Clock::now(), 60s); next < all.size() && Clock::now() < end;)
-    for (std::size_t i = all.size(); i-- > next;) {
-      const auto p = all[i].waiter->poll(5ms);
-      REQUIRE(p);
-      if (!std::holds_alternative<Granted>(*p)) continue;
-      REQUIRE(i == next);
-      CHECK_FALSE(all[i].backend->health().grants_nothing);
-      CHECK(std::stoi(info_field(server, "server", "uptime_in_seconds")) >= 30);
-      CHECK(all[i].backend->release(std::get<Granted>(*p).lease) == Released::yes);
-      ++next;
+  // So much of the grace is left: a busy machine may need more than ten seconds.
+  for (const auto left : {10s, 20s, 30s}) {
+    RedisServer server{{.uptime = 30s - left}};
+    std::vector<Contender> all;
+    std::vector<Progress> answers;
+    for (std::size_t i = 0; i < 6; ++i) {
+      auto backend = open_redis(server.url());
+      auto waiter = *backend->enqueue(request(k, 30s));
+      answers.push_back(answer_of(*waiter));
+      all.push_back({std::move(backend), std::move(waiter)});
     }
-  CHECK(next == all.size());
+    auto looker = open_redis(server.url());
+    const auto seen = looker->inspect(k).value();
+    Request once = request(k);
+    once.wait = false;
+    const auto refused = (*looker->enqueue(once))->poll(0s);
+    REQUIRE(all[2].waiter->cancel());  // no hindrance to those behind it
+    if (std::stoi(info_field(server, "server", "uptime_in_seconds")) >= 30 && left < 30s) continue;
+    for (std::size_t i = 0; i < 6; ++i) {
+      REQUIRE(std::holds_alternative<Waiting>(answers[i]));
+      CHECK(std::get<Waiting>(answers[i]).ahead == i);
+      CHECK(std::get<Waiting>(answers[i]).why.find("grants resume in") != std::string::npos);
+    }
+    CHECK(seen->waiters.size() == 6);
+    CHECK(seen->fence == 0);  // nothing was granted
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == Errc::unavailable);
+    all.erase(all.begin() + 2);
+    std::size_t next = 0;
+    for (const Deadline end = later(Clock::now(), 120s); next < all.size() && Clock::now() < end;)
+      for (std::size_t i = all.size(); i-- > next;) {
+        const Progress p = answer_of(*all[i].waiter, 5ms);
+        if (!std::holds_alternative<Granted>(p)) continue;
+        REQUIRE(i == next);
+        CHECK_FALSE(all[i].backend->health().grants_nothing);
+        CHECK(std::stoi(info_field(server, "server", "uptime_in_seconds")) >= 30);
+        CHECK(all[i].backend->release(std::get<Granted>(p).lease) == Released::yes);
+        ++next;
+      }
+    CHECK(next == all.size());
+    return;
+  }
 }
 
 TEST_CASE("forgotten: a grant whose reply was lost before the restart is no answer in the grace") {

@@ -21,7 +21,7 @@ struct ChangingPassword {
     for (RedisServer* s : servers) set_password(*s, password), disconnect_all(*s);
   }
   std::unique_ptr<Backend> open(std::string url) const {
-    Settings settings = quick(2s, 2s);
+    Settings settings = patient();
     settings.password = "first";
     settings.password_file = file.path();
     return open_redis(url.insert(url.find("//") + 2, "app@"), settings);
@@ -31,20 +31,20 @@ struct ChangingPassword {
 // Of a lock that is held, and waited for.
 inline void change_password_while_held(const std::string& url, const ChangingPassword& password) {
   auto backend = password.open(url), other = password.open(url);
-  const Lease held = granted_within(**backend->enqueue(request(key("k"), 60s)), 10s);
-  auto waiter = *other->enqueue(request(key("k"), 60s));
-  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
+  const Lease held = granted_within(**backend->enqueue(request(key("k"), 600s)));
+  auto waiter = *other->enqueue(request(key("k"), 600s));
+  REQUIRE(waits(*waiter, 50ms));
   password.change("second");
-  const auto refused = backend->renew(held, 60s);
+  const auto refused = backend->renew(held, 600s);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == Errc::denied);
   password.file.write("second");
-  CHECK(kept(backend->renew(held, 60s)));
+  CHECK(kept(renewed(*backend, held, 600s)));
   password.file.write("third");
   password.change("third");
-  CHECK(kept(backend->renew(held, 60s)));
-  CHECK(backend->release(held) == Released::yes);
-  granted_within(*waiter, 10s);
+  CHECK(kept(renewed(*backend, held, 600s)));
+  release_or_fail(*backend, held);
+  granted_within(*waiter);
 }
 
 }  // namespace dlock::test

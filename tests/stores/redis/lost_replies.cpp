@@ -23,20 +23,18 @@ TEST_CASE("the reply to acquire is lost") {
       const Key k = key("acquire");
       // the script is known, the connection warm
       release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
-      const Request r = request(k, 10s);
+      const Request r = request(k, 600s);
       auto waiter = *backend->enqueue(r);
       const Deadline before = Clock::now();
       p.proxy.lose_reply(std::string{row.command}, quietly);
-      auto first = waiter->poll(0s);
-      REQUIRE(p.proxy.lost_one());
+      const auto first = call_until(lost_one(p), [&] { return waiter->poll(0s); });
       const auto in_force = (**watcher->inspect(k)).holders;
       REQUIRE(in_force.size() == 1);
-      if (!first) {  // unknown: a repeated request by the same owner tells
-        CHECK(first.error().code == Errc::timed_out);
-        first = waiter->poll(0s);
-      }
-      REQUIRE((first && std::holds_alternative<Granted>(*first)));
-      const Lease lease = std::get<Granted>(*first).lease;
+      // unknown: a repeated request by the same owner shows it
+      if (!first) CHECK(first.error().code == Errc::timed_out);
+      const Progress known = first ? *first : answer_of(*waiter);
+      REQUIRE(std::holds_alternative<Granted>(known));
+      const Lease lease = std::get<Granted>(known).lease;
       CHECK(watcher->check(k, lease.token) == Validity::valid);
       CHECK(holders_of(*watcher, k) == 1);
       if (row.command == acquire.sha) {
@@ -46,7 +44,7 @@ TEST_CASE("the reply to acquire is lost") {
         CHECK(lease.deadline > lease_end(before, r.ttl));
         CHECK(*(**watcher->inspect(k)).holders[0].remaining >= lease.deadline - Clock::now());
       }
-      CHECK(backend->release(lease) == Released::yes);
+      release_or_fail(*backend, lease);
       CHECK(holders_of(*watcher, k) == 0);
       CHECK(waiters_of(*watcher, k) == 0);
     }
@@ -60,12 +58,11 @@ TEST_CASE("the reply to acquire is lost and the caller gives up") {
   release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
   auto waiter = *backend->enqueue(request(k));
   p.proxy.lose_reply(std::string{redis::scripts::acquire.sha}, true);
-  const auto first = waiter->poll(0s);
-  REQUIRE_FALSE(first);
+  REQUIRE_FALSE(call_until(lost_one(p), [&] { return waiter->poll(0s); }));
   CHECK(holders_of(*watcher, k) == 1);  // granted, though its owner does not know
-  REQUIRE(waiter->cancel());
+  REQUIRE(becomes([&] { return waiter->cancel().has_value(); }));
   CHECK(holders_of(*watcher, k) == 0);
-  REQUIRE(waiter->cancel());  // repeating it is harmless
+  REQUIRE(becomes([&] { return waiter->cancel().has_value(); }));  // repeating it is harmless
 }
 
 TEST_CASE("the reply to a place in the queue is lost") {
@@ -76,50 +73,59 @@ TEST_CASE("the reply to a place in the queue is lost") {
   auto backend = open_redis(p.url(), quick());
   auto waiter = *backend->enqueue(request(k));
   p.proxy.lose_reply(std::string{redis::scripts::acquire.sha}, true);
-  CHECK_FALSE(waiter->poll(0s));
-  const auto again = waiter->poll(0s);
-  REQUIRE((again && std::holds_alternative<Waiting>(*again)));
-  CHECK(std::get<Waiting>(*again).ahead == 0);
+  CHECK_FALSE(call_until(lost_one(p), [&] { return waiter->poll(0s); }));
+  const Progress again = answer_of(*waiter);
+  REQUIRE(std::holds_alternative<Waiting>(again));
+  CHECK(std::get<Waiting>(again).ahead == 0);
   CHECK(waiters_of(*holder, k) == 1);
   CHECK(holder->release(held) == Released::yes);
-  CHECK(granted_within(*waiter, 5s).token > held.token);
+  CHECK(granted_within(*waiter).token > held.token);
 }
 
 TEST_CASE("the wake-up is lost") {
   Proxied p;
   auto holder = open_redis(p.direct());
   const Key k = key("wake");
-  const Lease held = acquire_or_fail(*holder, request(k));
   auto backend = open_redis(p.url(), quick());
-  auto waiter = *backend->enqueue(request(k));
-  p.proxy.lose_reply("BLPOP");
-  REQUIRE(waiter->poll(100ms));
-  CHECK(holder->release(held) == Released::yes);
-  const auto began = Clock::now();
-  granted_within(*waiter, 10s);
-  CHECK(Clock::now() - began < redis::patience_of(10s));
+  CHECK(once_within(redis::patience_of(10s), [&] {
+    const Lease held = acquire_or_fail(*holder, request(k));
+    auto waiter = *backend->enqueue(request(k, 10s));
+    p.proxy.lose_reply("BLPOP");
+    REQUIRE(becomes([&] {
+      REQUIRE(waits(*waiter, 100ms));
+      return info_field(p.server, "clients", "blocked_clients") == "1";
+    }));
+    CHECK(holder->release(held) == Released::yes);
+    const auto began = Clock::now();
+    const Lease next = granted_within(*waiter);
+    const auto took = Clock::now() - began;
+    release_or_fail(*backend, next);
+    return took;
+  }));
 }
 
 TEST_CASE("the reply to renew is lost") {
   for (const bool quietly : {false, true}) {
     CAPTURE(quietly);
     Proxied p;
-    auto backend = open_redis(p.url(), quick());
+    auto backend = open_redis(p.url(), quietly ? quick() : patient());
     const Key k = key("renew");
-    const Lease lease = acquire_or_fail(*backend, request(k, 60s));
-    REQUIRE(kept(backend->renew(lease, 60s)));
-    CHECK(ends_within(800ms, [&] {
+    const Lease lease = acquire_or_fail(*backend, request(k, 600s));
+    CHECK(once_within(quietly ? 800ms : 30s, [&] {
+      REQUIRE(kept(renewed(*backend, lease, 600s)));  // the script is known
       p.proxy.lose_reply(std::string{redis::scripts::renew.sha}, quietly);
-      const auto answer = backend->renew(lease, 60s);
+      const auto began = Clock::now();
+      const auto answer = backend->renew(lease, 600s);
+      const auto took = Clock::now() - began;
       if (quietly) {  // unknown: an error, which moves no deadline
         REQUIRE_FALSE(answer);
         CHECK(answer.error().code == Errc::timed_out);
       } else {  // tried again within op_timeout
         REQUIRE(kept(answer));
       }
-      REQUIRE(kept(backend->renew(lease, 60s)));
+      return took;
     }));
-    CHECK(backend->release(lease) == Released::yes);
+    release_or_fail(*backend, lease);
   }
 }
 
@@ -127,21 +133,21 @@ TEST_CASE("the reply to release is lost") {
   for (const bool quietly : {false, true}) {
     CAPTURE(quietly);
     Proxied p;
-    auto backend = open_redis(p.url(), quick());
+    auto backend = open_redis(p.url(), quietly ? quick() : patient());
     auto other = open_redis(p.direct());
     const Key k = key("release");
     release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
     const Lease lease = acquire_or_fail(*backend, request(k));
     p.proxy.lose_reply(std::string{redis::scripts::release.sha}, quietly);
-    auto answer = backend->release(lease);
+    const auto release = [&] { return backend->release(lease); };
     if (quietly) {
-      REQUIRE_FALSE(answer);
-      CHECK(answer.error().code == Errc::timed_out);
-      answer = backend->release(lease);
+      const auto unknown = release();
+      REQUIRE_FALSE(unknown);
+      CHECK(unknown.error().code == Errc::timed_out);
     }
-    CHECK(answer == Released::yes);  // our request removed it
+    CHECK(answered(release) == Released::yes);  // our request removed it
     const Lease next = acquire_or_fail(*other, request(k));
-    CHECK(backend->release(lease) == Released::was_not_held);  // it has been answered
-    CHECK(other->check(k, next.token) == Validity::valid);     // repeating it harms no other
+    CHECK(answered(release) == Released::was_not_held);     // it has been answered
+    CHECK(other->check(k, next.token) == Validity::valid);  // repeating it harms no other
   }
 }

@@ -26,7 +26,7 @@ using Texts = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("a literal address is known at once") {
-  Lookup v4("127.0.0.1", 7, later(Clock::now(), 10s)), v6("::1", 7, later(Clock::now(), 10s));
+  Lookup v4("127.0.0.1", 7, later(Clock::now(), 60s)), v6("::1", 7, later(Clock::now(), 60s));
   CHECK(v4.fd() == -1);
   CHECK(texts(v4.answer().value()) == Texts{"127.0.0.1"});
   CHECK(texts(v6.answer().value()) == Texts{"::1"});
@@ -35,7 +35,7 @@ TEST_CASE("a literal address is known at once") {
 TEST_CASE("a name service that hangs: a bound, one thread for all, the former addresses") {
   name_service::hang("one.test");
   Lookup first("one.test", 7, later(Clock::now(), 50ms)),
-      second("one.test", 7, later(Clock::now(), 10s));
+      second("one.test", 7, later(Clock::now(), 60s));
   CHECK_FALSE(second.answer());
   const auto silent = look_up("one.test", 7, later(Clock::now(), 10ms));
   REQUIRE_FALSE(silent);
@@ -43,18 +43,18 @@ TEST_CASE("a name service that hangs: a bound, one thread for all, the former ad
   CHECK(silent.error().message.find("in time") != std::string::npos);
   name_service::answer("one.test", {"127.0.0.1", "127.0.0.2"});
   pollfd over{second.fd(), POLLIN, 0};
-  REQUIRE(::poll(&over, 1, 10'000) == 1);
+  REQUIRE(::poll(&over, 1, 60'000) == 1);
   CHECK(texts(second.answer().value()) == Texts{"127.0.0.1", "127.0.0.2"});
   CHECK(name_service::asked("one.test") == 1);
   name_service::hang("one.test");
   CHECK(texts(look_up("one.test", 7, later(Clock::now(), 30ms))) ==
         Texts{"127.0.0.1", "127.0.0.2"});
   name_service::answer("one.test", {"127.0.0.3"});
-  eventually("the new address", 10s, [] {
-    return texts(look_up("one.test", 7, later(Clock::now(), 10s))) == Texts{"127.0.0.3"};
+  eventually("the new address", [] {
+    return texts(look_up("one.test", 7, later(Clock::now(), 60s))) == Texts{"127.0.0.3"};
   });
   name_service::answer("one.test", {});  // an answer, if a bad one
-  CHECK_FALSE(look_up("one.test", 7, later(Clock::now(), 10s)));
+  CHECK_FALSE(look_up("one.test", 7, later(Clock::now(), 60s)));
 }
 
 // It is asked late, as by a dlock that was stopped: what has arrived meanwhile counts.
@@ -67,14 +67,14 @@ TEST_CASE("an address is left as silent only if nothing has come from it") {
   name_service::answer("seven.test", {"127.0.0.1", "127.0.0.2"});
   for (const bool speaks : {true, false}) {
     CAPTURE(speaks);
-    const Deadline until = later(Clock::now(), 10s);
+    const Deadline until = later(Clock::now(), 60s);
     Transport line({"seven.test", ntohs(at.sin_port)}, nullptr, 10s, until);
     while (!line.step_open(Clock::now()).value())
       (void)wait_for(line.poll_fd(), line.poll_events(), {line.poll_until()});
     const Fd server{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
     pollfd said{line.poll_fd(), POLLIN, 0};
     if (speaks) REQUIRE(::send(server.get(), "+", 1, MSG_NOSIGNAL) == 1);
-    if (speaks) REQUIRE(::poll(&said, 1, 10'000) == 1);
+    if (speaks) REQUIRE(::poll(&said, 1, 60'000) == 1);
     CHECK(line.leave_silent(until) != speaks);
   }
   name_service::answer("seven.test", {});
@@ -86,12 +86,12 @@ TEST_CASE("a name that hangs delays no server that answers: Redlock") {
   auto backend =
       open_redlock(fmt::format("redlock://127.0.0.1:{},127.0.0.1:{},five.test:{}?restart_grace=0",
                                a.port(), b.port(), a.port()),
-                   quick(20s, 20s));
-  auto waiter = *backend->enqueue(request(key("k"), 60s));
+                   patient());
+  auto waiter = *backend->enqueue(request(key("k"), 600s));
   const auto began = Clock::now();
-  const Lease lease = granted_within(*waiter, 10s);
-  CHECK(kept(backend->renew(lease, 60s)));
-  CHECK(Clock::now() - began < 10s);
+  const Lease lease = granted_within(*waiter);
+  CHECK(kept(renewed(*backend, lease, 600s)));
+  CHECK(Clock::now() - began < 50s);
   name_service::answer("five.test", {});
 }
 
@@ -101,10 +101,10 @@ TEST_CASE("a name that hangs delays no server that answers: sentinels") {
   auto backend = open_redis(
       fmt::format("redis+sentinel://six.test:{},127.0.0.1:{},127.0.0.1:{}/m?restart_grace=0",
                   g.sentinels[0]->port(), g.sentinels[1]->port(), g.sentinels[2]->port()),
-      quick(20s, 20s));
+      patient());
   const auto began = Clock::now();
-  const Lease lease = acquire_or_fail(*backend, request(key("k"), 60s));
-  CHECK(kept(backend->renew(lease, 60s)));
-  CHECK(Clock::now() - began < 10s);
+  const Lease lease = acquire_or_fail(*backend, request(key("k"), 600s));
+  CHECK(kept(renewed(*backend, lease, 600s)));
+  CHECK(Clock::now() - began < 50s);
   name_service::answer("six.test", {});
 }

@@ -133,16 +133,15 @@ TEST_CASE("restart: a holder is told when its server goes away, and that the rec
     const Lease held = acquire_or_fail(*backend, request(key("watched"), 30s));
     const int outage = backend->health().outage_fd;
     REQUIRE(outage >= 0);
-    CHECK_FALSE(readable(outage, 0));
-    CHECK(kept(backend->renew(held, 30s)));
-    CHECK_FALSE(readable(outage, 0));
+    // A busy machine's answer may come too late, and its connection is dropped then.
+    CHECK(becomes([&] { return kept(backend->renew(held, 30s)) && !readable(outage, 0); }));
     server.kill();
-    CHECK(readable(outage, 5000));
+    CHECK(readable(outage, 60'000));
     CHECK_FALSE(backend->renew(held, 30s));
     // the outage was reported; the next renewals come soon anyway
     CHECK_FALSE(readable(outage, 0));
     server.start();
-    CHECK(lost(backend->renew(held, 30s)));
+    CHECK(lost(renewed(*backend, held, 30s)));
     CHECK(backend->health().outage_fd == outage);
   }
 }

@@ -15,7 +15,7 @@ TEST_CASE("a server frozen for longer than the lease has ended it, and says so")
   server.freeze();
   while (Clock::now() < lease.deadline + 100ms) CHECK_FALSE(backend->renew(lease, 600ms));
   server.thaw();
-  CHECK(lost(backend->renew(lease, 600ms)));
+  CHECK(lost(renewed(*backend, lease, 600ms)));
 }
 
 TEST_CASE("a server that loses its scripts is sent their text once") {
@@ -84,7 +84,7 @@ TEST_CASE("a foreign value under dlock's key: refused, named, and left alone") {
 
 TEST_CASE("another layout: refused with a message, by every operation, and left alone") {
   RedisServer server;
-  auto backend = open_redis(server.url() + "?restart_grace=0", quick());
+  auto backend = open_redis(server.url() + "?restart_grace=0", patient());
   const Key k = key("layout");
   const Lease held = acquire_or_fail(*backend, request(k));
   const std::string lock = "dlock:{layout}:fence";
@@ -122,10 +122,10 @@ TEST_CASE(
     CHECK(holder->release(held) == Released::yes);
     Lease a = held;
     std::thread other{[&] {
-      a = granted_within(*first, 20s);
+      a = granted_within(*first);
       (void)one->release(a);
     }};
-    const Lease b = granted_within(*second, 20s);
+    const Lease b = granted_within(*second);
     CHECK(two->release(b) == Released::yes);
     other.join();
     CHECK(a.token != b.token);
@@ -177,17 +177,17 @@ TEST_CASE("a full server refuses grants but accepts renewals and releases") {
   const Key k = key("full");
   const Lease held = acquire_or_fail(*backend, request(k));
   auto waiter = *backend->enqueue(request(k));
-  REQUIRE(waiter->poll(0s));
+  REQUIRE(waits(*waiter, 0s));
   server.command({"CONFIG", "SET", "maxmemory", "1"});
   const auto p = (*backend->enqueue(request(key("other"))))->poll(0s);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::unavailable);
   CHECK(p.error().message.find("maxmemory") != std::string::npos);
-  CHECK(kept(backend->renew(held, 10s)));  // and renewals, as SET's own PEXPIRE is
-  CHECK(backend->release(held) == Released::yes);
+  CHECK(kept(renewed(*backend, held, 10s)));  // and renewals, as SET's own PEXPIRE is
+  release_or_fail(*backend, held);
   CHECK(holders_of(*backend, k) == 0);
   server.command({"CONFIG", "SET", "maxmemory", "0"});
-  granted_within(*waiter, 5s);
+  granted_within(*waiter);
 }
 
 TEST_CASE("a master that becomes a replica: waiters and holders notice, nothing is granted there") {
@@ -196,7 +196,7 @@ TEST_CASE("a master that becomes a replica: waiters and holders notice, nothing 
   const Key k = key("demoted");
   const Lease held = acquire_or_fail(*backend, request(k));
   auto waiter = *backend->enqueue(request(k));
-  REQUIRE(waiter->poll(50ms));
+  REQUIRE(waits(*waiter, 50ms));
   server.command({"REPLICAOF", "127.0.0.1", std::to_string(other.port())});
   const auto p = waiter->poll(1s);
   REQUIRE_FALSE(p);

@@ -26,13 +26,13 @@ struct Fixture {
   mutable std::uint16_t tls_port = 0;
 
   Result<Progress> poll(const std::string& host, const std::string& items,
-                        const Settings& settings = quick()) const {
+                        const Settings& settings = patient()) const {
     auto backend = open_redis(
         fmt::format("rediss://{}:{}?restart_grace=0{}", host, tls_port, items), settings);
     return (*backend->enqueue(request(key("tls"))))->poll(0s);
   }
   void refused(const std::string& host, const std::string& items, const char* why,
-               const Settings& settings = quick()) const {
+               const Settings& settings = patient()) const {
     const auto p = poll(host, items, settings);
     REQUIRE_FALSE(p);
     INFO(p.error().message);
@@ -61,7 +61,7 @@ TEST_CASE(
   auto waiter = *backend->enqueue(request(k));
   REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
   CHECK(other->release(held) == Released::yes);
-  const Lease next = granted_within(*waiter, 5s);
+  const Lease next = granted_within(*waiter);
   CHECK(kept(backend->renew(next, 10s)));
   Request long_meta = request(key("long"));
   long_meta.identity.reason = std::string(100'000, 'x');  // more than one TLS record each way
@@ -76,7 +76,7 @@ TEST_CASE("TLS: an authority that this machine does not trust, unless it need no
   Fixture f;
   const auto server = f.server(f.ours.issue("good", "DNS:localhost"));
   f.refused("localhost", "", "certificate refused");
-  Settings blind = quick();
+  Settings blind = patient();
   blind.tls_insecure = true;
   CHECK(granted(f.poll("127.0.0.1", "", blind)));
 }
@@ -94,16 +94,20 @@ TEST_CASE(
   Fixture f;
   const auto server = f.server(f.ours.issue("good", "DNS:localhost"));
   auto clear = open_redis(fmt::format("redis://localhost:{}?restart_grace=0", f.tls_port), quick());
-  const auto p = (*clear->enqueue(request(key("tls"))))->poll(0s);
-  REQUIRE_FALSE(p);
-  INFO(p.error().message);
-  CHECK(p.error().message.find("does it speak TLS on this port?") != std::string::npos);
+  std::string said;
+  const auto says = [&](const Result<Progress>& p, const char* what) {
+    said = p ? "granted" : p.error().message;
+    return said.find(what) != std::string::npos;
+  };
+  CHECK(one_of_five([&] {  // a busy machine may not come so far in time
+    return says((*clear->enqueue(request(key("tls"))))->poll(0s),
+                "does it speak TLS on this port?");
+  }));
+  INFO(said);
   RedisServer plain;
   f.tls_port = plain.port();
-  const auto q = f.poll("127.0.0.1", f.ca());
-  REQUIRE_FALSE(q);
-  INFO(q.error().message);
-  CHECK(q.error().message.find("TLS on this port") != std::string::npos);
+  CHECK(
+      one_of_five([&] { return says(f.poll("127.0.0.1", f.ca(), quick()), "TLS on this port"); }));
 }
 
 TEST_CASE("TLS: a key that is not that of our certificate") {
@@ -130,5 +134,5 @@ TEST_CASE("TLS: a handshake that never finishes ends at connect_timeout") {
     CHECK(p.error().code == Errc::unavailable);
   }));
   proxy.stall(Proxy::to_client, false);
-  CHECK(granted((*backend->enqueue(request(key("tls"))))->poll(0s)));
+  CHECK(granted(answer_of(**backend->enqueue(request(key("tls"))))));
 }

@@ -59,7 +59,7 @@ void once(RedlockMasters& m, const std::vector<std::size_t>& masters,
           const std::string& items = "") {
   auto b = open_redlock(url_of(m, masters, items), patient());
   const Lease l = granted_within(*b, request(key("k"), 300s));
-  REQUIRE(kept(renewed_within(*b, l, 300s)));  // tells masters that a busy machine left out
+  REQUIRE(kept(renewed(*b, l, 300s)));  // for masters that a busy machine left out
   REQUIRE(b->release(l) == Released::yes);
   REQUIRE(eventually([&] {
     return std::all_of(masters.begin(), masters.end(),
@@ -153,7 +153,7 @@ TEST_CASE(
     const auto p = waiter->poll(0s);
     CHECK_FALSE(is_granted(p));  // though three of five are free
     CHECK((p || retryable(p.error().code)));
-    CHECK(kept(renewed_within(*holder, held, 300s)));
+    CHECK(kept(renewed(*holder, held, 300s)));
   }
   CHECK(holder->release(held) == Released::yes);
   const Lease changed = granted_within(*waiter);
@@ -172,11 +172,15 @@ TEST_CASE("a change of the list needs every master that was kept, and at least h
   once(m, {0, 1, 2});
   m.servers[1]->freeze();
   auto changer = open_redlock(url_of(m, {0, 1, 3}, change), quick(500ms, 500ms));
-  const auto p = one_try(*changer);  // the other two are a majority
-  REQUIRE_FALSE(p);
-  INFO(p.error().message);
-  CHECK(retryable(p.error().code));
-  CHECK(p.error().message.find(m.name(1)) != std::string::npos);
+  std::string why;
+  CHECK(one_of_five([&] {
+    const auto p = one_try(*changer);  // the other two are a majority
+    REQUIRE_FALSE(p);
+    CHECK(retryable(p.error().code));
+    why = p.error().message;
+    return why.find(m.name(1)) != why.npos;
+  }));
+  INFO(why);
   m.servers[1]->thaw();
   CHECK(is_granted(answered_try(url_of(m, {0, 1, 2}))));  // nothing was changed
   REQUIRE(open_redlock(url_of(m, {0, 1, 2}), patient())->force_release(key("k"), std::nullopt) ==
@@ -210,7 +214,7 @@ TEST_CASE("a handle with another list of masters can be neither renewed nor chec
   const Lease held = granted_within(*holder, request(key("k"), 300s));
   const Lease handle{held.key, held.owner};
   const auto wrong = open_redlock(url_of(m, {1}), patient());
-  CHECK(kept(renewed_within(*holder, held, 300s)));
+  CHECK(kept(renewed(*holder, held, 300s)));
   REQUIRE(eventually([&] { return votes_of(m, "k", held.owner) == 3; }));
   const auto renewal = wrong->renew(handle, 300s);
   REQUIRE_FALSE(renewal);
@@ -248,5 +252,5 @@ TEST_CASE("a late forced release removes nothing newer") {
   const Lease last = granted_within(*holder, request(key("k"), 300s));
   REQUIRE(eventually([&] { return votes_of(m, "k", last.owner) >= 3; }));
   for (auto& p : m.proxies) p->let_go();
-  for (int i = 0; i < 20; ++i) REQUIRE(kept(renewed_within(*holder, last, 300s)));
+  for (int i = 0; i < 20; ++i) REQUIRE(kept(renewed(*holder, last, 300s)));
 }

@@ -223,9 +223,9 @@ TEST_CASE("a late request to stop asks no later holder, and leaves nothing behin
     REQUIRE(eventually([&] { return scripts_run(i) != before; }));
     CHECK(m.servers[i]->command({"GET", at.record}).text.find("revoked") == std::string::npos);
   }
-  const auto renewed = renewed_within(*holder, third, 300s);
-  REQUIRE(kept(renewed));
-  CHECK_FALSE(std::get<Kept>(*renewed).revoked);
+  const Renewal answer = renewed(*holder, third, 300s);
+  REQUIRE(kept(answer));
+  CHECK_FALSE(std::get<Kept>(answer).revoked);
   CHECK_FALSE((**admin->inspect(k)).holders[0].revoked);
   CHECK(holder->release(third) == Released::yes);
 }

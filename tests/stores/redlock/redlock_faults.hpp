@@ -19,37 +19,11 @@ inline Key key(const char* text) { return *Key::parse(text); }
 // What is no promise ends in this time on any machine.
 constexpr Duration long_enough = 60s;
 
-// Where it makes no difference how long a silent master is waited for: a busy one answers in time.
-inline Settings patient() { return quick(long_enough, long_enough); }
-
-// An attempt waits 200 ms for a master, at most: on a busy machine it may go unanswered, and is
-// then repeated.
-inline Progress answer_of(Waiter& w, Duration slice = 0s) {
-  auto p = w.poll(slice);
-  for (const Deadline until = later(Clock::now(), long_enough); !p && Clock::now() < until;
-       ::usleep(20'000)) {
-    REQUIRE(retryable(p.error().code));
-    p = w.poll(slice);
-  }
-  INFO((p ? "" : p.error().message));
-  REQUIRE(p);
-  return std::move(*p);
-}
 inline Progress answer_of(Backend& b, const Request& r) { return answer_of(**b.enqueue(r)); }
 
 inline Lease granted_within(Backend& b, const Request& r, Duration bound = long_enough) {
   const auto waiter = *b.enqueue(r);
   return granted_within(*waiter, bound);
-}
-
-// The first renewal with an answer, after those of unknown outcome.
-inline Result<Renewal> renewed_within(Backend& b, const Lease& lease, Duration ttl,
-                                      Duration bound = long_enough) {
-  Result<Renewal> r = b.renew(lease, ttl);
-  for (const Deadline until = later(Clock::now(), bound); !r && Clock::now() < until;
-       ::usleep(10'000))
-    r = b.renew(lease, ttl);
-  return r;
 }
 
 // The number of masters at which this owner has the lock.

@@ -39,29 +39,35 @@ TEST_CASE(
         auto one = open_redlock(m.proxied_url(), quick(200ms, 300ms)),
              two = open_redlock(m.proxied_url(), patient());
         const Key k = key("k");
-        FencingToken newest = 0;
-        if (const auto seen = two->inspect(k).value()) newest = seen->fence;
-        std::optional<Lease> lease;
-        if (std::string_view{step.what} == "renewal" || std::string_view{step.what} == "release")
-          lease = granted_within(*one, request(k, 3s));
-        for (std::size_t i = 0; i < losses; ++i)
-          m.proxies[i]->lose_reply(std::string{step.script.sha}, quietly);
-        if (!lease) lease = granted_within(*one, request(k, 3s));
-        CHECK(lease->token > newest);
-        CHECK(Clock::now() < lease->deadline);
-        CHECK(kept(renewed_within(*one, *lease, 3s)));
-        CHECK(two->check(k, lease->token) == Validity::valid);
-        Result<Released> released = one->release(*lease);
-        for (int i = 0; i < 20 && !released; ++i) released = one->release(*lease);
-        CHECK(released == Released::yes);
-        // Nothing remains that blocks the next contender; leftovers end by their ttl.
-        const Lease next = granted_within(*two, request(k, 3s));
-        CHECK(next.token > lease->token);
-        CHECK(two->release(next) == Released::yes);
-        CHECK(eventually([&] {
-          std::size_t left = 0;
-          for (std::size_t i = 0; i < m.size(); ++i) left += !m.value(i, "k").empty();
-          return left == 0;
+        // An attempt counts if this machine was quicker than the lease, which is short because
+        // leftovers end by it.
+        CHECK(one_of_five([&] {
+          FencingToken newest = 0;
+          if (const auto seen = two->inspect(k).value()) newest = seen->fence;
+          std::optional<Lease> lease;
+          if (std::string_view{step.what} == "renewal" || std::string_view{step.what} == "release")
+            lease = granted_within(*one, request(k, 3s));
+          for (std::size_t i = 0; i < losses; ++i)
+            m.proxies[i]->lose_reply(std::string{step.script.sha}, quietly);
+          if (!lease) lease = granted_within(*one, request(k, 3s));
+          CHECK(lease->token > newest);
+          const Renewal renewal = renewed(*one, *lease, 3s);
+          if (Clock::now() >= lease->deadline) return false;
+          REQUIRE(kept(renewal));
+          const auto valid = two->check(k, lease->token);
+          const auto released = answered([&] { return one->release(*lease); });
+          if (Clock::now() >= std::get<Kept>(renewal).lease.deadline) return false;
+          CHECK(valid == Validity::valid);
+          CHECK(released == Released::yes);
+          // Nothing remains that blocks the next contender; leftovers end by their ttl.
+          const Lease next = granted_within(*two, request(k, 300s));
+          CHECK(next.token > lease->token);
+          CHECK(two->release(next) == Released::yes);
+          return eventually([&] {
+            std::size_t left = 0;
+            for (std::size_t i = 0; i < m.size(); ++i) left += !m.value(i, "k").empty();
+            return left == 0;
+          });
         }));
       }
 }
@@ -70,7 +76,7 @@ TEST_CASE("an attempt that no majority answered leaves nothing behind") {
   RedlockMasters m{{.proxied = true}};
   warm(m);
   auto one = open_redlock(m.proxied_url(), quick(1s, 300ms));
-  REQUIRE(one->inspect(key("k")));  // connected
+  (void)answered([&] { return one->inspect(key("k")); });  // connected
   for (std::size_t i = 0; i < 5; ++i) m.proxies[i]->stall(Proxy::to_client, true);
   auto waiter = *one->enqueue(request(key("k"), 20s));
   const auto p = waiter->poll(0s);
@@ -97,33 +103,39 @@ TEST_CASE("each attempt has its own owner: late copies of an undo affect no late
                      .number_at(2) == 1;
     return deleted;
   };
-  const Lease held = granted_within(*backend, request(key("k"), 20s));
-  REQUIRE(has_all_votes(m, *backend, held, "k", 20s));
-  const Request waiting = request(key("k"), 20s);
+  const Lease held = granted_within(*backend, request(key("k"), 300s));
+  REQUIRE(has_all_votes(m, *backend, held, "k", 300s));
   // so that a try gets votes, and has to release them
   for (std::size_t i = 0; i < 2; ++i) m.servers[i]->command({"DEL", "k"});
-  auto waiter = *other->enqueue(waiting);
+  std::unique_ptr<Waiter> waiter;
   std::vector<std::string> tried;
-  for (int i = 0; i < 3; ++i) {
-    REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
-    const std::string seen = m.servers[0]->command({"GET", redlock::Names{"k"}.record}).text;
-    // the owner is its third field
-    for (std::size_t from = 0, to = 0; from < seen.size(); from = to + 1) {
-      to = std::min(seen.find('|', from), seen.size());
-      if (std::count(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(from), '|') == 2)
-        tried.push_back(seen.substr(from, to - from));
+  // A busy machine may leave a try unanswered, or without the first master.
+  CHECK(one_of_five([&] {
+    const Request waiting = request(key("k"), 300s);
+    waiter = *other->enqueue(waiting);
+    tried.clear();
+    for (int i = 0; i < 3; ++i) {
+      const auto p = waiter->poll(0s);
+      REQUIRE_FALSE((p && std::holds_alternative<Granted>(*p)));
+      const std::string seen = m.servers[0]->command({"GET", redlock::Names{"k"}.record}).text;
+      // the owner is its third field
+      for (std::size_t from = 0, to = 0; from < seen.size(); from = to + 1) {
+        to = std::min(seen.find('|', from), seen.size());
+        if (std::count(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(from), '|') == 2)
+          tried.push_back(seen.substr(from, to - from));
+      }
+      CHECK(eventually([&] { return m.value(0, "k").empty(); }));
     }
-    CHECK(eventually([&] { return m.value(0, "k").empty(); }));
-  }
-  REQUIRE(tried.size() == 3);
-  CHECK(tried[0] == waiting.owner.hex());
-  CHECK((tried[0] != tried[1] && tried[1] != tried[2] && tried[0] != tried[2]));
+    REQUIRE(tried.size() == 3);
+    return tried[0] == waiting.owner.hex() && tried[0] != tried[1] && tried[1] != tried[2] &&
+           tried[0] != tried[2];
+  }));
   CHECK(backend->release(held) == Released::yes);
   const Lease next = granted_within(*waiter);
   CHECK(std::find(tried.begin(), tried.end(), next.owner.hex()) == tried.end());
-  REQUIRE(has_all_votes(m, *other, next, "k", 20s));
+  REQUIRE(has_all_votes(m, *other, next, "k", 300s));
   for (const auto& vote : tried) CHECK(late_copy(vote) == 0);
-  CHECK(kept(other->renew(next, 20s)));
+  CHECK(kept(other->renew(next, 300s)));
   CHECK(votes_of(m, "k", next.owner) == 5);
 }
 
@@ -132,11 +144,11 @@ TEST_CASE(
     "grant") {
   RedlockMasters m;
   auto holder = open_redlock(m.url(), patient()), backend = open_redlock(m.url(), patient());
-  const Request r = request(key("k"), 20s);
-  const Lease before = granted_within(*holder, request(key("k"), 20s));
+  const Request r = request(key("k"), 300s);
+  const Lease before = granted_within(*holder, request(key("k"), 300s));
   auto waiter = *backend->enqueue(r);
   // the first attempt, which was undone
-  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
+  REQUIRE(std::holds_alternative<Waiting>(answer_of(*waiter)));
   // Its undo did not reach two masters, and one round of its confirmation did: a token above all
   // others.
   REQUIRE(holder->release(before) == Released::yes);
@@ -151,7 +163,7 @@ TEST_CASE(
     const std::string list = redlock::list_text(
         redlock::parse_options(*Url::parse(m.url()), redlock::recipes[0], patient()).value());
     REQUIRE(eventually([&] { return m.value(i, "k").empty(); }));
-    REQUIRE(eval(redlock::scripts::acquire, {first, "20000", "", list, "0"}).text_at(2) ==
+    REQUIRE(eval(redlock::scripts::acquire, {first, "300000", "", list, "0"}).text_at(2) ==
             "granted");
     REQUIRE(eval(redlock::scripts::confirm, {first, std::to_string(wall_micros() + 60'000'000)})
                 .number_at(2) == 1);
@@ -160,7 +172,7 @@ TEST_CASE(
   REQUIRE(votes_of(m, "k", l.owner) >= 3);
   const auto elsewhere = [&] { return open_redlock(m.url(), patient()); };
   const Lease handle{l.key, l.owner};  // all that a handle contains
-  CHECK(kept(elsewhere()->renew(handle, 30s)));
+  CHECK(kept(elsewhere()->renew(handle, 300s)));
   CHECK(elsewhere()->check(l.key, l.owner) == Validity::valid);
   Lease forged = handle;
   forged.owner = Owner::random();
@@ -176,12 +188,11 @@ TEST_CASE("other clients of the algorithm: excluded both ways, shown, waited for
   const Key k = key("shared name");
   const auto theirs = [&](std::size_t i) {
     return m.servers[i]->command(
-        {"SET", "shared name", "0123456789abcdef0123", "NX", "PX", "1500"});
+        {"SET", "shared name", "0123456789abcdef0123", "NX", "PX", "600000"});
   };
   for (std::size_t i = 0; i < 3; ++i) REQUIRE(theirs(i).text == "OK");
-  const auto began = Clock::now();
-  auto waiter = *backend->enqueue(request(k, 20s));
-  const auto p = *waiter->poll(0s);
+  auto waiter = *backend->enqueue(request(k, 300s));
+  const auto p = answer_of(*waiter);
   REQUIRE((std::holds_alternative<Waiting>(p) && std::get<Waiting>(p).holder));
   CHECK(std::get<Waiting>(p).holder->id == "01234567");
   CHECK(std::get<Waiting>(p).holder->token == 0);
@@ -191,7 +202,9 @@ TEST_CASE("other clients of the algorithm: excluded both ways, shown, waited for
   REQUIRE(seen);
   CHECK(seen->holders.size() == 1);
   CHECK(seen->notes.front() == "3/5 nodes agree");
-  const Lease l = granted_within(*backend, request(k, 20s));
+  const auto began = Clock::now();
+  for (std::size_t i = 0; i < 3; ++i) m.servers[i]->command({"PEXPIRE", "shared name", "1500"});
+  const Lease l = granted_within(*backend, request(k, 300s));
   CHECK(Clock::now() - began > 1300ms);
   REQUIRE(votes_of(m, "shared name", l.owner) >= 3);
   std::size_t refused = 0;

@@ -66,7 +66,7 @@ TEST_CASE("a slow master takes part as soon as it answers") {
   // A broken connection makes it readable, too.
   m.proxies[4]->cut();
   CHECK(::poll(&p, 1, static_cast<int>(long_enough / 1ms)) == 1);
-  CHECK(kept(renewed_within(*holder, held, 300s)));
+  CHECK(kept(renewed(*holder, held, 300s)));
   CHECK(eventually([&] {
     CHECK(kept(holder->renew(held, 300s)));
     return ::poll(&p, 1, 0) == 0;

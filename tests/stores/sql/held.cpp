@@ -16,8 +16,8 @@ bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }
 struct Resisting {
   Run run;
   pid_t job, guard;
-  Resisting(const std::string& url, const char* recipe, const char* ttl)
-      : run(url, {"-q", "--recipe", recipe, "--ttl", ttl},
+  Resisting(const std::string& url, const char* recipe)
+      : run(url, {"-q", "--recipe", recipe, "--ttl", "60s", "--kill-after", "1s"},
             {"sh", "-c", "trap '' TERM; echo $$; echo $PPID; while :; do sleep 0.05; done"}),
         job(std::atoi(run.next_line().c_str())),
         guard(std::atoi(run.next_line().c_str())) {
@@ -32,7 +32,7 @@ TEST_CASE("session: the server ends it: lost at once; the next has the lock (the
   for (const char* recipe : session_recipes) {
     CAPTURE(recipe);
     const std::string url = url_of(db.url(), db, recipe);
-    const auto a = open_recipe(url, calm(), recipe), b = open_recipe(url, calm(), recipe);
+    const auto a = open_recipe(url, patient(), recipe), b = open_recipe(url, patient(), recipe);
     const Granted g = take_all(*a, request(key("k"), 30s));
     CHECK_FALSE(readable(g.alarm_fd, 0));
     auto w = waiter(*b, request(key("k"), 30s));
@@ -51,15 +51,15 @@ TEST_CASE("session: its ttl is the lease: heartbeats keep it, silence ends it, a
   for (const char* recipe : session_recipes) {
     CAPTURE(recipe);
     const std::string url = url_of(db.url(), db, recipe);
-    const auto a = open_recipe(url, calm(), recipe), b = open_recipe(url, calm(), recipe);
-    constexpr Duration ttl = 6s;
+    const auto a = open_recipe(url, patient(), recipe), b = open_recipe(url, patient(), recipe);
+    constexpr Duration ttl = 3s;
     const auto w = waiter(*b, request(key("k"), 30s));
     // An attempt counts if this process got its turns in time.
     const auto attempt = [&] {
       const Granted g = take_all(*a, request(key("k"), ttl));
       Deadline end = g.lease.deadline;
       for (const Deadline until = Clock::now() + ttl + 1s; Clock::now() < until;) {
-        const auto p = w->poll(700ms);
+        const auto p = w->poll(ttl / 8);
         const auto r = a->renew(g.lease, ttl);
         if (Clock::now() >= end) return false;
         if (p) CHECK(std::holds_alternative<Waiting>(*p));
@@ -73,7 +73,7 @@ TEST_CASE("session: its ttl is the lease: heartbeats keep it, silence ends it, a
       return true;
     };
     bool judged = attempt();
-    for (int i = 0; !judged && i < 10; ++i) {
+    for (int i = 0; !judged && i < 20; ++i) {
       CHECK(w->cancel());
       kill_sessions(db);
       judged = attempt();
@@ -113,7 +113,8 @@ TEST_CASE("session: a server that dies: the lock is lost, and the next token is 
   Db db{own};
   for (const char* recipe : session_recipes) {
     CAPTURE(recipe);
-    const auto a = open_recipe(db.url(), calm(), recipe), b = open_recipe(db.url(), calm(), recipe);
+    const auto a = open_recipe(db.url(), patient(), recipe),
+               b = open_recipe(db.url(), patient(), recipe);
     const Granted g = take_all(*a, request(key("k"), 30s));
     auto w = waiter(*b, request(key("k"), 30s));
     REQUIRE(waits(*w, 50ms));
@@ -127,10 +128,10 @@ TEST_CASE("session: a server that dies: the lock is lost, and the next token is 
 // Its guard is stopped meanwhile, or it would be quicker than a server that frees too early.
 TEST_CASE("kill -9 of dlock frees nothing while the job lives") {
   Db db{server()};
-  for (const char* recipe : program_recipes) {
+  for (const char* recipe : session_recipes) {
     CAPTURE(recipe);
-    const auto other = open_recipe(db.url(), {}, recipe);
-    Resisting it{db.url(), recipe, "15s"};  // nothing of it ends while the guard is frozen
+    const auto other = open_recipe(db.url(), patient(), recipe);
+    Resisting it{db.url(), recipe};  // nothing of it ends while the guard is frozen
     CHECK(other->inspect(key("k")).value().value().holders.size() == 1);
     auto w = waiter(*other, request(key("k"), 10s));
     CHECK(waits(*w));
@@ -150,12 +151,11 @@ TEST_CASE("session: the server ends it: the job is stopped at once, and dlock sa
   Db db{server()};
   for (const char* recipe : session_recipes) {
     CAPTURE(recipe);
-    Resisting it{db.url(), recipe, "30s"};
+    Resisting it{db.url(), recipe};
     const Deadline before = Clock::now();
     kill_session(db, holders_session(db, recipe));
     CHECK(it.run.end() == "exit 123");
-    // --kill-after is 5 s, since the job ignores TERM; the lease would last for 30
-    CHECK(Clock::now() - before < 20s);
+    CHECK(Clock::now() - before < 40s);  // the lease would last for 60
     CHECK_FALSE(alive(it.job));
   }
 }

@@ -12,7 +12,7 @@ struct Scene {
   std::unique_ptr<Backend> late, other;
 
   explicit Scene(Duration op_timeout = 700ms, int grants = 1) {
-    other = open_recipe(db.url(), calm());
+    other = open_recipe(db.url(), patient());
     warm_up(*other, 1);
     late = open_recipe(through(proxy, db), quick(op_timeout));
     warm_up(*late, grants);
@@ -23,7 +23,7 @@ struct Scene {
     REQUIRE(proxy.answered());
   }
   void check_holds(const Lease& lease) const {
-    CHECK(kept(other->renew(lease, 30s)));
+    CHECK(kept(other->renew(lease, 60s)));
     CHECK(other->check(key("k"), lease.token).value() == Validity::valid);
     const auto seen = other->inspect(key("k")).value().value();
     CHECK(seen.holders.size() == 1);

@@ -10,9 +10,8 @@ using namespace dlock::test;
 
 TEST_CASE("the holder's session ends: no grant before the lease does, and the holder keeps it") {
   Db db{server()};
-  const auto a = open_recipe(db.url(), calm()), b = open_recipe(db.url(), calm());
-  constexpr Duration ttl = 15s;  // far more than what comes before the renewal needs
-  const Lease lease = acquire_or_fail(*a, request(key("k"), ttl));
+  const auto a = open_recipe(db.url(), patient()), b = open_recipe(db.url(), patient());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
   auto w = waiter(*b, request(key("k")));
   REQUIRE(waits(*w, 20ms));
   kill_sessions(db);
@@ -20,19 +19,19 @@ TEST_CASE("the holder's session ends: no grant before the lease does, and the ho
     const auto p = w->poll(50ms);
     if (p) CHECK_FALSE(std::holds_alternative<Granted>(*p));
   }
-  const Renewal answer = renewed(*a, lease, ttl);
+  const Renewal answer = renewed(*a, lease, 2s);  // to see its end
   REQUIRE(kept(answer));
   const Deadline end = std::get<Kept>(answer).lease.deadline;
   const Lease next = granted_within(*w, 60s);
   CHECK(Clock::now() >= end);
   CHECK(next.token > lease.token);
-  CHECK(lost(renewed(*a, lease, ttl)));
+  CHECK(lost(renewed(*a, lease, 60s)));
 }
 
 TEST_CASE("waiters' sessions end: they return and keep their places") {
   Db db{server()};
-  const auto a = open_recipe(db.url(), calm()), b = open_recipe(db.url(), calm()),
-             c = open_recipe(db.url(), calm());
+  const auto a = open_recipe(db.url(), patient()), b = open_recipe(db.url(), patient()),
+             c = open_recipe(db.url(), patient());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
   auto first = waiter(*b, request(key("k"), 60s)), second = waiter(*c, request(key("k"), 60s));
   REQUIRE(waits(*first, 20ms));
@@ -48,12 +47,12 @@ TEST_CASE("waiters' sessions end: they return and keep their places") {
 
 TEST_CASE("a waiter that was killed is passed at once, also by who does not wait") {
   Db db{server()};
-  const auto a = open_recipe(db.url(), calm());
+  const auto a = open_recipe(db.url(), patient());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const auto b = open_recipe(db.url(), calm());
+    const auto b = open_recipe(db.url(), patient());
     auto w = *b->enqueue(request(key("k"), 60s));
     for (;;) (void)w->poll(60s);
   }
@@ -69,9 +68,9 @@ TEST_CASE("a waiter that was killed is passed at once, also by who does not wait
     release_or_fail(*a, lease);
     Request impatient = request(key("k"), 60s);
     impatient.wait = false;
-    take_all(*open_recipe(db.url(), calm()), impatient);
+    take_all(*open_recipe(db.url(), patient()), impatient);
   } else {
-    const auto c = open_recipe(db.url(), calm());
+    const auto c = open_recipe(db.url(), patient());
     auto w = waiter(*c, request(key("k"), 60s));
     REQUIRE(waits(*w, 50ms));
     kill();
@@ -83,10 +82,10 @@ TEST_CASE("a waiter that was killed is passed at once, also by who does not wait
 
 TEST_CASE("a waiter that is stopped, its session lives: the next one passes it; it queues again") {
   Db db{server()};
-  const auto a = open_recipe(db.url(), calm()), b = open_recipe(db.url(), calm()),
-             c = open_recipe(db.url(), calm());
-  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
-  auto stopped = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
+  const auto a = open_recipe(db.url(), patient()), b = open_recipe(db.url(), patient()),
+             c = open_recipe(db.url(), patient());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
+  auto stopped = waiter(*b, request(key("k"), 60s)), second = waiter(*c, request(key("k"), 60s));
   REQUIRE(waits(*stopped, 20ms));
   REQUIRE(waits(*second, 20ms));
   const Deadline held = Clock::now();
@@ -101,17 +100,17 @@ TEST_CASE("a waiter that is stopped, its session lives: the next one passes it; 
 TEST_CASE("a server that dies and restarts has kept the lock") {
   Server own{{.on_disk = true}};
   Db db{own};
-  const auto a = open_recipe(db.url(), calm()), b = open_recipe(db.url(), calm());
-  const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
-  auto w = waiter(*b, request(key("k"), 60s));
+  const auto a = open_recipe(db.url(), quick(2s, 5s)), b = open_recipe(db.url(), quick(2s, 5s));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 600s));
+  auto w = waiter(*b, request(key("k"), 600s));
   REQUIRE(waits(*w, 50ms));
   own.kill();
-  const auto while_dead = a->renew(lease, 60s);
+  const auto while_dead = a->renew(lease, 600s);
   REQUIRE_FALSE(while_dead);
   CHECK(retryable(while_dead.error().code));
   CHECK_FALSE(w->poll(50ms).has_value());
   own.start();
-  const Renewal answer = renewed(*a, lease, 60s);
+  const Renewal answer = renewed(*a, lease, 600s);
   REQUIRE(kept(answer));
   CHECK(std::get<Kept>(answer).lease.token == lease.token);
   for (int i = 0; i < 3; ++i) {

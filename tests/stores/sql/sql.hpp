@@ -16,9 +16,6 @@ namespace dlock::test {
 
 using namespace std::chrono_literals;
 
-// Answers have the time that a loaded machine needs.
-inline Settings calm() { return quick(2s, 5s); }
-
 inline Key key(std::string_view text) { return *Key::parse(text); }
 
 inline std::unique_ptr<Waiter> waiter(Backend& b, const Request& r) {
@@ -27,25 +24,25 @@ inline std::unique_ptr<Waiter> waiter(Backend& b, const Request& r) {
   return std::move(*w);
 }
 inline Granted take_all(Backend& b, const Request& r) {
-  const auto w = waiter(b, r);
-  Result<Progress> p = fail(Errc::internal, "");
-  becomes([&] { return (p = w->poll(0us)) || !retryable(p.error().code); });
-  if (!p) FAIL(p.error().message);
-  REQUIRE(std::holds_alternative<Granted>(*p));
-  return std::get<Granted>(std::move(*p));
-}
-// The answer to a renewal, which is asked for again while there is none.
-inline Renewal renewed(Backend& b, const Lease& lease, Duration ttl) {
-  Result<Renewal> r = fail(Errc::internal, "");
-  becomes([&] { return (r = b.renew(lease, ttl)) || !retryable(r.error().code); });
-  if (!r) FAIL(r.error().message);
-  return *r;
+  const auto p = answer_of(*waiter(b, r));
+  REQUIRE(std::holds_alternative<Granted>(p));
+  return std::get<Granted>(p);
 }
 // A session over which key "k" was granted so often, which decides how the next grant is sent: at
 // first as text, then prepared, then its values alone.
 inline void warm_up(Backend& b, int grants) {
   (void)b.inspect(key("k"));
   for (int i = 0; i < grants; ++i) release_or_fail(b, acquire_or_fail(b, request(key("k"), 30s)));
+}
+// How long after `frees` the waiter has its grant, which it gives back.
+template <class Frees>
+Duration granted_behind(Waiter& w, Backend& its, Frees frees) {
+  const Deadline from = Clock::now();
+  frees();
+  const Lease lease = granted_within(w);
+  const Deadline until = Clock::now();
+  release_or_fail(its, lease);
+  return std::chrono::duration_cast<Duration>(until - from);
 }
 inline bool readable(int fd, int ms) {
   pollfd p{fd, POLLIN, 0};

@@ -14,16 +14,6 @@
 using namespace dlock;
 using namespace dlock::test;
 
-namespace {
-
-Settings impatient(Duration d) {
-  Settings s;
-  s.op_timeout = d;
-  return s;
-}
-
-}  // namespace
-
 TEST_CASE("another dialect's nodes give an error with a hint, and no node of ours stays") {
   struct Case {
     const char *node, *recipe, *hint;
@@ -186,7 +176,7 @@ TEST_CASE(
   first.reset();
   Lease handle{key(), lease.owner};
   handle.ticket = lease.ticket;
-  auto second = open_zookeeper(url), third = open_zookeeper(url, impatient(200ms));
+  auto second = open_zookeeper(url), third = open_zookeeper(url, quick(200ms, 10s));
   const auto kept = second->renew(handle, 20s).value();
   REQUIRE(std::holds_alternative<Kept>(kept));
   CHECK(std::get<Kept>(kept).lease.token == lease.token);
@@ -196,6 +186,7 @@ TEST_CASE(
   CHECK(evicted.error().code == Errc::unavailable);
   CHECK(evicted.error().message.find("another process") != std::string::npos);
   second.reset();
+  third = open_zookeeper(url);
   // A new leader would count as from the session's creation.
   const auto more = third->renew(handle, 21s);
   REQUIRE_FALSE(more);
@@ -214,7 +205,7 @@ TEST_CASE(
     "session's first timeout") {
   const std::string url = place();
   auto first = open_zookeeper(url);
-  Request r = ask(5s), other = r;
+  Request r = ask(20s), other = r;
   r.attached = other.attached = false;
   other.key = key("other");
   const Lease lease = acquire_or_fail(*first, r);
@@ -227,12 +218,12 @@ TEST_CASE(
   const auto looker = open_zookeeper(url);
   CHECK(looker->check(r.key, lease.token).value() == Validity::stale);
   CHECK(looker->check(other.key, more.token).value() == Validity::valid);
-  CHECK_FALSE(open_zookeeper(url)->renew(handle_of_other, 7s));
+  CHECK_FALSE(open_zookeeper(url)->renew(handle_of_other, 22s));
   const auto shorter = open_zookeeper(url)->renew(handle_of_other, 2s).value();
   REQUIRE(std::holds_alternative<Kept>(shorter));
   CHECK(std::get<Kept>(shorter).lease.deadline < Clock::now() + 2s);
-  CHECK(looker->inspect(other.key).value()->holders.at(0).remaining == 5s);
-  CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 5s)));
+  CHECK(looker->inspect(other.key).value()->holders.at(0).remaining == 20s);
+  CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 20s)));
   CHECK(open_zookeeper(url)->release(handle_of_other).value() == Released::yes);
   CHECK(looker->check(other.key, more.token).value() == Validity::stale);
 }
