@@ -105,13 +105,20 @@ class Waits(Places):
 
     def test_never_reached(self):
         """It ends with --connect-timeout, though the pauses between its tries grow."""
-        for _ in range(3):
+        def took():
             began = parts.boottime()
             self.tell("run", "-b", f"redis://127.0.0.1:{parts.free_port()}", "--key", "k",
                       "--connect-timeout", "1400ms", "--", "true", wanted=[69])
-            took = parts.boottime() - began
-            self.assertGreaterEqual(took, 1.4)
-            self.assertLess(took, 1.4 + PROMISED + ALONE)
+            seconds = parts.boottime() - began
+            self.assertGreaterEqual(seconds, 1.4)
+            return seconds
+
+        for _ in range(3):
+            least = bound = 1.4 + PROMISED + ALONE
+            for _ in range(6):  # a busy machine may delay some
+                if least >= bound:
+                    least = min(least, took())
+            self.assertLess(least, bound)
 
     def test_behind_a_stopped_permit(self):
         """Those behind it go on within 6 s, though another permit is held and renewed."""

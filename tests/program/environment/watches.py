@@ -68,12 +68,12 @@ class Watches(parts.Case):
     def test_holder_whose_watch_works_is_told(self):
         """The watch begins a second after the grant."""
         behind, between = self.behind()
-        held = self.run_dlock("-b", behind, "--key", "a", "--", *self.until_file())
+        held = self.run_dlock("-b", behind, "--key", "a", "--ttl", "60s", "--", *self.until_file())
         held.until("its watch is made", lambda: len(between.sockets) > 3)
         begin = parts.boottime()
         self.tell("release", "-b", self.url, "--key", "a", "--revoke")
         held.end(122)
-        self.assertLess(parts.boottime(), begin + 8)  # a third of --ttl is 10 s
+        self.assertLess(parts.boottime(), begin + 16)  # a third of --ttl is 20 s
 
 
 parts.main()
