@@ -198,7 +198,7 @@ class Examples(harness.Case):
     def test_configuration(self):
         del self.env["DLOCK_BACKEND"]
         os.makedirs("xdg/dlock")
-        write("xdg/dlock/config.toml", example("dlock.1", 'backend = "redis://db1"',
+        write("xdg/dlock/config.toml", example("dlock-config.1", 'backend = "redis://db1"',
                                                "quiet = true") + "\n")
         done = self.dlock("config", "--config", "xdg/dlock/config.toml", "--profile", "batch")
         self.assertIn('backend = "redis://db1?restart_grace=2m"', done.out)
@@ -214,7 +214,7 @@ class Examples(harness.Case):
         fleet = not_run("README.md", "with /etc/dlock in another place, and no server is asked",
                         "require-backend", "tls-ca =")
         self.assertEqual(fleet.partition("\n")[2],
-                         not_run("dlock.1", "the same", "[profile.fleet]", "tls-ca ="))
+                         not_run("dlock-config.1", "the same", "[profile.fleet]", "tls-ca ="))
         fleet = fleet.replace("/etc/dlock", self.dir) + "\n"
         write("config.toml", fleet)
         mysql = 'backend = "mysql://dlock@locks.example/locks?tls=yes"'
@@ -224,8 +224,8 @@ class Examples(harness.Case):
                      "ec_paramgen_curve:P-256", "-nodes", "-keyout", "ca.key", "-subj", "/CN=ca",
                      "-days", "2", "-out", "ca.pem")
         cron = not_run("README.md", "its server is of another place", "0 3 * * *  dlock")
-        by_hand = not_run("dlock.1", "likewise", "dlock run --profile")
-        for page in "README.md", "dlock.1":
+        by_hand = not_run("dlock-config.1", "likewise", "dlock run --profile")
+        for page in "README.md", "dlock-config.1":
             not_run(page, "its server is of another place", "dlock inspect --doctor")
         for file in "config.toml", "mysql.toml":
             for line in cron.removeprefix("0 3 * * *  "), by_hand:

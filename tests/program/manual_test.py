@@ -71,9 +71,9 @@ class Manual(harness.Case):
         self.assertEqual(sorted(of_help), sorted(of_page))
 
     def test_variables(self):
-        """The options without one are those that dlock(1) names."""
-        named = re.findall(r"(?m)^\.Fl (.*)", between(page("dlock.1"), "There is no such variable",
-                                                      r"\.Pp"))
+        """The options without one are those that dlock-config(1) names."""
+        named = re.findall(r"(?m)^\.Fl (.*)", between(page("dlock-config.1"),
+                                                      "There is no such variable", r"\.Pp"))
         without = set()
         for command in COMMANDS:
             variables = between(self.help(command, "--help=all"), "Environment", "$").split()
