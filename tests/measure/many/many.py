@@ -347,6 +347,7 @@ def main():
     print("%s; %s" % (", ".join(made["dlock"]), made["host"]))
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     directory = tempfile.mkdtemp(prefix="dlock-many.", dir=memory)
+    os.chmod(directory, 0o711)  # PostgreSQL runs as a user of its own
     os.environ.update(TMPDIR=directory, _JAVA_OPTIONS="-Xmx3g")  # of the servers
     rows = []
     for number in (signal.SIGTERM, signal.SIGINT):  # INT is ignored in the background

@@ -12,6 +12,12 @@ SILENT = (OSError, LookupError, RuntimeError)
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+def ticks_of(pid):
+    """User and system time of a process, then of its children that it has reaped."""
+    with open("/proc/%d/stat" % pid) as f:
+        return [int(t) for t in f.read().rpartition(")")[2].split()[11:15]]
+
+
 class Backend:
     """A way of locking: how to name it to dlock, and its server; those of Redlock do the same."""
 
@@ -40,12 +46,13 @@ class Backend:
         if not self.server:
             return {}
         pid = self.server.pid
-        with open("/proc/%d/stat" % pid) as f:
-            times = f.read().rpartition(")")[2].split()
         with open("/proc/%d/status" % pid) as f:
             rss = [int(line.split()[1]) for line in f if line.startswith("VmRSS")][0]
-        cpu = (int(times[11]) + int(times[12])) / TICKS
-        return {"cpu_s": cpu, "rss_kib": rss, **self.said()}
+        return {"cpu_s": self.ticks() / TICKS, "rss_kib": rss, **self.said()}
+
+    def ticks(self):
+        """The server's processor time."""
+        return sum(ticks_of(self.server.pid)[:2])
 
     def sizes(self):
         """counters(), with memory where that is costly to know."""
@@ -180,6 +187,53 @@ class MysqlGetLock(MysqlLease):
     items = "?recipe=get-lock"
 
 
+class PostgresqlLease(Backend):
+    """Each connection is a process of the server. Its sessions report what they did once a second
+    or less often, and a request is a transaction."""
+
+    store = "postgresql"
+
+    def options(self, clients):
+        return ["--config", "max_connections=%d" % clients]
+
+    def limits(self):
+        return "max_connections " + self.server.tell("SHOW max_connections").strip()
+
+    def sessions(self):
+        pid = self.server.pid
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+            return [int(child) for child in f.read().split()]
+
+    def of_sessions(self, question):
+        """The sum of what question(pid) says; a process that has ended meanwhile is left out."""
+        total = 0
+        for pid in self.sessions():
+            try:
+                total += question(pid)
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return total
+
+    def ticks(self):
+        return sum(ticks_of(self.server.pid)) + self.of_sessions(lambda pid: sum(ticks_of(pid)[:2]))
+
+    def said(self):
+        said = self.server.tell(
+            "SELECT xact_commit + xact_rollback, tup_inserted + tup_updated + tup_deleted,"
+            " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+            " AND pid <> pg_backend_pid()) FROM pg_stat_database WHERE datname = 'postgres'"
+        )
+        names = ("requests", "writes", "connections")
+        return dict(zip(names, map(int, re.findall(r"\d+", said))))
+
+    def memory(self):
+        def pss(pid):
+            with open("/proc/%d/smaps_rollup" % pid) as f:
+                return int(re.search(r"^Pss: +(\d+)", f.read(), re.M)[1])
+
+        return {"memory_kib": self.of_sessions(pss)}
+
+
 ALL = {
     "file": FileLease,
     "file-flock": FileFlock,
@@ -189,4 +243,5 @@ ALL = {
     "etcd": EtcdQueue,
     "mysql": MysqlLease,
     "mysql-get-lock": MysqlGetLock,
+    "postgresql": PostgresqlLease,
 }
