@@ -240,6 +240,7 @@ class Examples(harness.Case):
         not_run("dlock-redis.7", "likewise", "ACL SETUSER dlock +config|get",
                 "ACL SETUSER dlock -config|get")
         not_run("dlock-mysql.7", "likewise", "CREATE DATABASE", "GRANT CREATE")
+        not_run("dlock-mysql.7", "likewise", "GRANT REPLICA", "REVOKE REPLICA")
         not_run("dlock-zookeeper.7", "likewise", "addauth", "create /dlock")
         not_run("dlock-zookeeper.7", "a line of a file", "digest:dlock:")
         for page, url in (("redis", "rediss://dlock@"), ("mysql", "mysql://dlock@"),
@@ -468,6 +469,7 @@ class Examples(harness.Case):
                                   if line.removesuffix(";") not in sources])
         not_run("dlock-postgresql.7", "names accounts of a server", "CREATE ROLE dlock",
                 "CREATE DATABASE")
+        not_run("dlock-postgresql.7", "likewise", "GRANT pg_read", "REVOKE pg_read")
         not_run("dlock-postgresql.7", "likewise", "GRANT SELECT", "ALTER DEFAULT")
         not_run("dlock-etcd.7", "names a role of a cluster", "etcdctl role add",
                 "etcdctl user grant-role")
