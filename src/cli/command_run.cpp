@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -241,12 +242,14 @@ Result<void> add_job(run::Plan& p, const RunCommandOptions& o, const Store& stor
   return fits_into_environment(p);
 }
 
-// Returns a pidfd of the process that --watch-pid names. Errc::usage: there is no such process.
+// Returns a pidfd of the process that --watch-pid names. Errc::usage: there is none; it has ended and
+// is not reaped yet; or the number is that of a thread (EINVAL, on newer kernels ENOENT).
 Result<Fd> open_watched(const RunCommandOptions& o) {
   if (!o.watch_pid) return Fd{};
   Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, *o.watch_pid, 0)));
-  if (fd) return fd;
-  if (errno == ESRCH || errno == EINVAL)
+  pollfd ended{fd.get(), POLLIN, 0};
+  if (fd && ::poll(&ended, 1, 0) == 0) return fd;
+  if (fd || errno == ESRCH || errno == EINVAL || errno == ENOENT)
     return fail(Errc::usage, fmt::format("--watch-pid: there is no process {}", *o.watch_pid));
   return fail(Errc::unavailable, fmt::format("--watch-pid: process {} cannot be watched: {}",
                                              *o.watch_pid, ::strerrordesc_np(errno)));

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a command under `dlock run` ends."""
-import glob, os, re, shutil, signal, subprocess, time
+import glob, os, re, shutil, signal, subprocess, threading, time
 import harness
 from harness import DLOCK, alive, children, kill, read, tool, within
 
@@ -56,6 +56,11 @@ class Asked(harness.Case):
         run.send(TERM).end(124)
 
 
+    def no_process(self, pid):
+        self.refused(64, f"--watch-pid: there is no process {pid}", "run", "--key", "k",
+                     "--watch-pid", str(pid), "--", "touch", "ran")
+        self.assertFalse(os.path.exists("ran"))
+
     def test_watched(self):
         """The end of the process of --watch-pid is as a TERM: to a command, and to a wait."""
         for kill_after in [], ["-k", "300ms"]:
@@ -74,11 +79,14 @@ class Asked(harness.Case):
                 run.says("k: the process of --watch-pid has ended\n")
                 self.key("-n", "--", "true")
                 self.assertFalse(os.path.exists("ran"))
-                # Not reaped yet: it has ended all the same.
-                self.key("--watch-pid", str(watched.pid), "--", "sleep", "60", wanted=-TERM)
-                watched.wait()
-        self.refused(64, f"--watch-pid: there is no process {watched.pid}", "run", "--key", "k",
-                     "--watch-pid", str(watched.pid), "--", "touch", "ran")
+                for _ in "not reaped yet", "reaped":
+                    self.no_process(watched.pid)
+                    watched.wait()
+        over = threading.Event()
+        self.addCleanup(over.set)
+        thread = threading.Thread(target=over.wait)
+        thread.start()
+        self.no_process(thread.native_id)
         self.key("--watch-pid", str(os.getpid()), "--", "sh", "-c", "exit 3", wanted=3)
 
 
