@@ -48,13 +48,15 @@ std::uint16_t usual_port(const Url& url) {
   return 0;
 }
 
-// The servers' addresses, sorted, or the path of a socket.
+// The servers' addresses, sorted, with the addresses that the URL gives them; or the path of a
+// socket.
 std::vector<std::string> places(const Url& url) {
   std::vector<std::string> all;
   const std::uint16_t usual = usual_port(url);
   for (const Url::Host& h : url.hosts)
     all.push_back(fmt::format("{}:{}", lower(h.name), h.port.value_or(usual)));
   if (all.empty()) all.push_back(url.path);
+  if (const auto addresses = url.item("hostaddr")) all.emplace_back(*addresses);
   std::sort(all.begin(), all.end());
   return all;
 }

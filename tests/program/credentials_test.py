@@ -348,6 +348,7 @@ class Credentials(harness.Case):
                 (False, "redis://127.0.0.1:2", HERE), (False, "rediss://127.0.0.1:1", HERE),
                 (False, "redis://u@127.0.0.1:1", HERE),
                 (False, "redis+unix:///run/none", "redis+unix:///run/nowhere"),
+                (False, "postgresql://u@db1:1/d", "postgresql://u@db1:1/d?hostaddr=127.0.0.1"),
                 (False, "redis+cluster://127.0.0.1:1,127.0.0.2:1", "redis+cluster://127.0.0.1:1")):
             with self.subTest(its, url=url):
                 self.table(f'backend = "{its}"', f'password-file = "{self.dir}/none"')
