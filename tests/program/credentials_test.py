@@ -140,9 +140,11 @@ class TlsServer:
 
 
 class PlainMysql:
-    """A server that offers no TLS, and what the first client sends to it."""
+    """A server that offers no TLS, and what the first client sends to it. asks: for this way to log
+    in, when the client has begun with another one."""
 
-    def __init__(self, test):
+    def __init__(self, test, asks=None):
+        self.asks = asks
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.at = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self.bytes = b""
@@ -160,6 +162,10 @@ class PlainMysql:
             client.sendall(struct.pack("<I", len(greeting)) + greeting)
             try:
                 self.bytes = client.recv(4096)
+                if self.asks and self.bytes:
+                    switch = b"\xfe" + self.asks.encode() + b"\0" + b"12345678\0"
+                    client.sendall(struct.pack("<I", len(switch) | 2 << 24) + switch)
+                    self.bytes += client.recv(4096)
             except ConnectionResetError:
                 pass
 
@@ -322,6 +328,18 @@ class Credentials(harness.Case):
                                   *words, wanted=77, bound=20)
                 self.assertNotIn("canary", done.out + done.err)
                 self.assertEqual(b"", server.received())
+
+    def test_password_in_the_clear(self):
+        """Without TLS no server gets the password itself, or what it can be made of."""
+        self.needs_backend("mysql")
+        for plugin in "mysql_clear_password", "dialog", "mysql_old_password":
+            with self.subTest(plugin):
+                server = PlainMysql(self, asks=plugin)
+                done = self.dlock("inspect", "-b", f"mysql://u:canary@{server.at}/d", "k",
+                                  wanted=77, bound=20)
+                self.assertIn("add ?tls=yes", done.err)
+                self.assertIn(b"mysql_native_password", server.received())
+                self.assertNotIn(b"canary", server.received())
 
     def test_of_a_table(self):
         """The secrets of a table are for its backend alone."""

@@ -25,6 +25,12 @@ namespace {
 // byte.
 constexpr char on = 1;
 
+// Ways to log in that show nobody the password. A server may ask for any other one, such as
+// mysql_clear_password, dialog of PAM or mysql_old_password: these need TLS, or a unix socket.
+constexpr const char* discreet_plugins =
+    "mysql_native_password,client_ed25519,parsec,caching_sha2_password,sha256_password,"
+    "auth_gssapi_client";
+
 constexpr const char* usual_plugin_dirs[] = {"/usr/lib/x86_64-linux-gnu/libmariadb3/plugin",
                                              "/usr/lib/aarch64-linux-gnu/libmariadb3/plugin",
                                              "/usr/lib64/mariadb/plugin",
@@ -179,6 +185,11 @@ Result<void> Connection::connect(const Options& o, const std::string& address, D
   const std::string plugins = plugin_dir(o);
   if (!plugins.empty()) ::mysql_options(handle_, MYSQL_PLUGIN_DIR, plugins.c_str());
   if (o.tls) use_tls(handle_, *o.tls);
+#ifdef MARIADB_PACKAGE_VERSION
+  // Oracle's library asks for TLS by itself.
+  else if (at_.socket.empty())
+    ::mysql_options(handle_, MARIADB_OPT_RESTRICTED_AUTH, discreet_plugins);
+#endif
   // Neither library reconnects by itself unless asked to; no defaults file is read that could ask.
   if (const LogIn made = log_in(handle_, o, at_, host, timeout, answers); made != LogIn::done) {
     error_number_ = ::mysql_errno(handle_);

@@ -17,7 +17,7 @@ constexpr unsigned mysql_session_was_killed = 3169, mysql_inactivity_timeout = 4
                    mysql_secure_transport_required = 3159, mysql_account_locked = 3118,
                    mysql_disabled_engine = 3161, mariadb_account_locked = 4151,
                    mariadb_connection_killed = 1927, mariadb_net_read = 5013,
-                   mariadb_net_write = 5014;
+                   mariadb_net_write = 5014, mariadb_plugin_not_allowed = 5010;
 
 }  // namespace
 
@@ -122,6 +122,8 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
       {CR_SECURE_AUTH, none, Errc::denied},
       {CR_AUTH_PLUGIN_CANNOT_LOAD, none, Errc::denied},
       {CR_AUTH_PLUGIN_ERR, none, Errc::denied},
+      {mariadb_plugin_not_allowed, none, Errc::denied,
+       "it would show the password on the way: add ?tls=yes"},
   };
   const auto found = std::find_if(std::begin(known), std::end(known),
                                   [&](const ServerError& e) { return e.id == number; });
