@@ -19,9 +19,10 @@ FoundHost::~FoundHost() { known_host = nullptr; }
 
 }  // namespace dlock::mysql
 
-// In place of libc's, for the whole program; it asks libc's, which knows an address at once.
-extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* hints,
-                           addrinfo** out) {
+// In place of libc's, for the whole program; it asks libc's, which knows an address at once. It is
+// visible, so that a client library that is linked dynamically finds it under any flags.
+extern "C" [[gnu::visibility("default")]] int getaddrinfo(const char* host, const char* port,
+                                                          const addrinfo* hints, addrinfo** out) {
   using Real = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
   static const auto real = reinterpret_cast<Real>(::dlsym(RTLD_NEXT, "getaddrinfo"));
   const bool known = host && known_host && *known_host == host;
