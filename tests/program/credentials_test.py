@@ -153,11 +153,13 @@ class PlainMysql:
         self.thread.start()
 
     def serve(self):
-        can = 0x1 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x80000  # all that a login needs, but 0x800
+        # All that a login needs, and files (0x80), but no TLS (0x800).
+        can = 0x1 | 0x8 | 0x80 | 0x200 | 0x2000 | 0x8000 | 0x80000
         greeting = (b"\x0a10.11.0-MariaDB\0" + struct.pack("<I", 7) + b"12345678\0" +
                     struct.pack("<HBHHB", can & 0xffff, 45, 2, can >> 16, 21) + bytes(10) +
                     b"123456789012\0mysql_native_password\0")
         with self.listener.accept()[0] as client:
+            self.listener.close()
             client.settimeout(20)
             client.sendall(struct.pack("<I", len(greeting)) + greeting)
             try:
@@ -340,6 +342,13 @@ class Credentials(harness.Case):
                 self.assertIn("add ?tls=yes", done.err)
                 self.assertIn(b"mysql_native_password", server.received())
                 self.assertNotIn(b"canary", server.received())
+
+    def test_files(self):
+        """No server is offered files of this machine."""
+        self.needs_backend("mysql")
+        server = PlainMysql(self)
+        self.dlock("inspect", "-b", f"mysql://u:canary@{server.at}/d", "k", wanted=69, bound=20)
+        self.assertFalse(server.received()[4] & 0x80)
 
     def test_of_a_table(self):
         """The secrets of a table are for its backend alone."""

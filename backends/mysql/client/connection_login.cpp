@@ -24,6 +24,7 @@ namespace {
 // MariaDB Connector/C has my_bool, Oracle's libmysqlclient 8 has bool; both take a pointer to one
 // byte.
 constexpr char on = 1;
+constexpr unsigned never = 0;
 
 // Ways to log in that show nobody the password. A server may ask for any other one, such as
 // mysql_clear_password, dialog of PAM or mysql_old_password: these need TLS, or a unix socket.
@@ -180,6 +181,7 @@ Result<void> Connection::connect(const Options& o, const std::string& address, D
   ::mysql_options(handle_, MYSQL_OPT_READ_TIMEOUT, &exchange);
   ::mysql_options(handle_, MYSQL_OPT_WRITE_TIMEOUT, &exchange);
   ::mysql_options(handle_, MYSQL_OPT_PROTOCOL, &protocol);
+  ::mysql_options(handle_, MYSQL_OPT_LOCAL_INFILE, &never);  // a server may ask for any file
   ::mysql_options(handle_, MYSQL_SET_CHARSET_NAME, "utf8mb4");
   ::mysql_options4(handle_, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "dlock");
   const std::string plugins = plugin_dir(o);
