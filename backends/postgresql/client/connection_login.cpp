@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <libpq-fe.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <algorithm>
 #include "postgresql/client/connection.hpp"
 #include "util/wait.hpp"
@@ -11,6 +12,12 @@ namespace dlock::postgresql {
 namespace {
 
 constexpr Duration short_try{250'000};
+
+bool is_local(int socket) {
+  int domain = 0;
+  socklen_t size = sizeof domain;
+  return ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+}
 
 // Sets what would change the meaning of statements, how long they wait, or how they are planned (the
 // server scans small tables that were never analysed, and plans each time again). A setting that
@@ -89,6 +96,11 @@ Result<void> Connection::connect(const Options& o, const Address* address, Deadl
       handle_, [](void*, const char*) {}, nullptr);
   if (::PQstatus(handle_) == CONNECTION_BAD)
     return fail(as_login_error(where_, ::PQerrorMessage(handle_)));
+  // libpq prefers an address from elsewhere to the socket. Nothing was sent there.
+  if (!at_.socket.empty() && !is_local(::PQsocket(handle_)))
+    return fail(Errc::config, fmt::format("connect at {}: PGHOSTADDR, or hostaddr of a service, "
+                                          "names an address that would count instead",
+                                          where_));
   for (auto state = PGRES_POLLING_WRITING; state != PGRES_POLLING_OK;) {
     pollfd p{::PQsocket(handle_),
              static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};

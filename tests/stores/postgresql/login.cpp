@@ -228,6 +228,28 @@ TEST_CASE("libpq's own ways to name a server") {
   }
 }
 
+TEST_CASE("a socket is never replaced by the address of a variable or a service") {
+  PostgresServer own{{.hba = {"local all all trust", "host all all all trust"}}};
+  CHECK(works(own.url_on_socket()));
+  const auto refused = [](const std::string& url) {
+    const auto p = try_url(url);
+    if (!p) UNSCOPED_INFO(p.error().message);
+    return !p && p.error().code == Errc::config && has(p.error().message, "PGHOSTADDR");
+  };
+  ::setenv("PGHOSTADDR", "127.0.0.1", 1);
+  CHECK(refused(own.url_on_socket()));
+  CHECK(works(fmt::format("postgresql://postgres@127.0.0.1:{}/postgres", own.port())));
+  ::unsetenv("PGHOSTADDR");
+  TestDirectory dir;
+  const std::string file = dir.path() + "/services";
+  std::FILE* f = std::fopen(file.c_str(), "we");
+  std::fputs("[mine]\nhostaddr=127.0.0.1\n", f);
+  std::fclose(f);
+  ::setenv("PGSERVICEFILE", file.c_str(), 1);
+  CHECK(refused(own.url_on_socket() + "&service=mine"));
+  ::unsetenv("PGSERVICEFILE");
+}
+
 TEST_CASE("what a URL may say") {
   CHECK(wrong("postgresql://h/d").empty());
   CHECK(wrong("postgres://u:p@h1,h2:5433/d?sslmode=verify-full&application_name=x").empty());
