@@ -63,6 +63,10 @@ void need_server(const char* missing) {
   throw Skip{std::string{missing} + " is not installed"};
 }
 
+std::string fresh_prefix() {
+  static int last = 0;
+  return "prefix=c" + std::to_string(++last) + ":";
+}
 std::unique_ptr<Store> store_at(std::string url, const BackendFactory& factory,
                                 const Traits& traits, std::shared_ptr<const void> lives_as_long) {
   return std::make_unique<StoreAt>(std::move(url), factory, traits, std::move(lives_as_long));

@@ -16,8 +16,8 @@ const bool postgresql_added = [] {
     s.make_store = [&traits, items] {
       need_server(test::missing_postgres());
       test::PostgresServer::give(test::machine.directory());
-      const auto database = std::make_shared<test::PostgresDatabase>();
-      return store_at(database->url() + items, postgresql::factory, traits, database);
+      static test::PostgresDatabase database;
+      return store_at(database.url() + "?" + fresh_prefix() + items, postgresql::factory, traits);
     };
     s.real_time = traits.liveness == Liveness::connection;
     s.owner_across_backends = !s.real_time;
@@ -26,7 +26,7 @@ const bool postgresql_added = [] {
     add(s);
   };
   for (const Traits& traits : postgresql::recipes) subject(traits, "", "");
-  subject(postgresql::recipes[0], "-poll", "?wake=poll");
+  subject(postgresql::recipes[0], "-poll", "&wake=poll");
   return true;
 }();
 

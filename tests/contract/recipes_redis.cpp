@@ -13,11 +13,10 @@ const bool redis_added = [] {
          .make_store =
              [&traits] {
                need_server(test::missing_redis());
-               const auto server = std::make_shared<test::RedisServer>();
-               std::string items = "?restart_grace=0";
-               if (!traits.native) items += "&prefix=locks:";  // listing needs one
+               static test::RedisServer server;
+               std::string items = "?restart_grace=0&" + fresh_prefix();
                if (traits.recipe == "getset") items += "&unit=ms";
-               return store_at(server->url() + items, redis::factory, traits, server);
+               return store_at(server.url() + items, redis::factory, traits);
              },
          // queued: three commands take a place and the lock, one gives it back
          .costs = traits.native ? Costs{.free = 2, .queued = 4.05, .wakes = 1.1} : Costs{}});

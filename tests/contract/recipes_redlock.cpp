@@ -11,9 +11,9 @@ const bool redlock_added = [] {
        .make_store =
            [] {
              need_server(test::missing_redis());
-             const auto masters = std::make_shared<test::RedlockMasters>();
-             return store_at(masters->url("?restart_grace=0&prefix=locks:"), redlock::factory,
-                             redlock::recipes[0], masters);
+             static test::RedlockMasters masters;
+             return store_at(masters.url("?restart_grace=0&" + fresh_prefix()), redlock::factory,
+                             redlock::recipes[0]);
            },
        // each undone attempt is followed by one with a new owner
        .owner_across_backends = false,

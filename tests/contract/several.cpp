@@ -14,7 +14,7 @@ CONTRACT_CASE(
   auto own = store.open({});
   Backend& inner = *own;
   const auto all = dlock::several(std::move(own), {key("a"), key("b")},
-                                  dlock::run::renewals({.proven = 4s, .renew_every = 100ms}));
+                                  dlock::run::renewals({.proven = 60s, .renew_every = 100ms}));
   const Request r = request("a");
   const auto place = all->enqueue(r).value();
   CHECK(std::holds_alternative<Waiting>(step(*place, 0s)));

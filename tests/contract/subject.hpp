@@ -58,6 +58,8 @@ struct Skip {
 // Skips if `missing` is not installed; nullptr: nothing is missing.
 void need_server(const char* missing);
 
+// Of a store on a server that all share.
+std::string fresh_prefix();  // "prefix=c1:"
 // The store with this URL; what must live as long: its server, its directory.
 std::unique_ptr<Store> store_at(std::string url, const BackendFactory&, const Traits&,
                                 std::shared_ptr<const void> lives_as_long = nullptr);
