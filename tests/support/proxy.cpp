@@ -29,6 +29,15 @@ void reset(Fd& fd) {
   fd.reset();
 }
 
+// Looks once at least, and until `bound` has passed.
+template <class Condition>
+bool comes(Duration bound, Condition condition) {
+  for (const Deadline until = later(Clock::now(), bound);; ::usleep(500)) {
+    if (condition()) return true;
+    if (Clock::now() >= until) return false;
+  }
+}
+
 }  // namespace
 
 Proxy::Proxy(std::uint16_t target)
@@ -97,11 +106,10 @@ void Proxy::lose_reply(std::string text, bool quietly) {
   ++asked_to_lose_;
 }
 bool Proxy::lost_one(Duration bound) {
-  for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(500)) {
+  return comes(bound, [&] {
     const std::lock_guard lock{mutex_};
-    if (lost_ == asked_to_lose_) return true;
-  }
-  return false;
+    return lost_ == asked_to_lose_;
+  });
 }
 
 void Proxy::hold(std::string text) {
@@ -109,12 +117,10 @@ void Proxy::hold(std::string text) {
   rules_.hold = std::move(text);
 }
 bool Proxy::holds_one(Duration bound) {
-  for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(500)) {
+  return comes(bound, [&] {
     const std::lock_guard lock{mutex_};
-    for (const Link& link : links_)
-      if (link.held) return true;
-  }
-  return false;
+    return std::any_of(links_.begin(), links_.end(), [](const Link& l) { return l.held; });
+  });
 }
 void Proxy::let_go() {
   {
@@ -126,12 +132,10 @@ void Proxy::let_go() {
   wake();
 }
 bool Proxy::answered(Duration bound) {
-  for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(500)) {
+  return comes(bound, [&] {
     const std::lock_guard lock{mutex_};
-    if (std::none_of(links_.begin(), links_.end(), [](const Link& l) { return l.late; }))
-      return true;
-  }
-  return false;
+    return std::none_of(links_.begin(), links_.end(), [](const Link& l) { return l.late; });
+  });
 }
 
 void Proxy::accept_one() {

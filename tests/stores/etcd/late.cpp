@@ -32,7 +32,7 @@ struct Scene {
   }
   template <class Call>
   void fails(Call call, bool (Proxy::*seen)(Duration)) {
-    const auto answer = call_until([&] { return (proxy.*seen)(1ms); }, call);
+    const auto answer = call_until([&] { return (proxy.*seen)(2s); }, call);
     REQUIRE_FALSE(answer);
     CHECK(answer.error().code == Errc::timed_out);
   }

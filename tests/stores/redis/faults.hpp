@@ -24,7 +24,7 @@ struct Proxied {
 
 // For call_until().
 inline auto lost_one(Proxied& p) {
-  return [&p] { return p.proxy.lost_one(1ms); };
+  return [&p] { return p.proxy.lost_one(2s); };
 }
 
 inline constexpr auto an_hour = std::chrono::seconds{3600};

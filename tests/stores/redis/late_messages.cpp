@@ -42,7 +42,7 @@ TEST_CASE(
     proxy.hold(release_of(recipe));
     // granted, but no replica has it: released, without an answer
     REQUIRE_FALSE(
-        call_until([&] { return proxy.holds_one(1ms); }, [&] { return waiter->poll(0s); }));
+        call_until([&] { return proxy.holds_one(2s); }, [&] { return waiter->poll(0s); }));
     replica.thaw();
     const Lease lease = granted_within(*waiter);
     proxy.let_go();
@@ -117,7 +117,7 @@ TEST_CASE("a late request to stop asks no later holder, and leaves nothing behin
   p.proxy.hold(std::string{redis::scripts::revoke.sha});
   // unanswered, so whether it was carried out is unknown
   REQUIRE_FALSE(
-      call_until([&] { return p.proxy.holds_one(1ms); }, [&] { return late->revoke(k); }));
+      call_until([&] { return p.proxy.holds_one(2s); }, [&] { return late->revoke(k); }));
   release_or_fail(*holder, second);
   const Lease third = acquire_or_fail(*holder, request(k, 60s));
   const auto scripts_run = [&] {

@@ -307,7 +307,7 @@ TEST_CASE("ephemeral: a late request to stop asks no later holder, which stays w
   far.proxy.hold(std::string{zookeeper::revoke_mark});
   // unanswered, so whether it was carried out is unknown
   REQUIRE_FALSE(
-      call_until([&] { return far.proxy.holds_one(1ms); }, [&] { return late->revoke(key()); }));
+      call_until([&] { return far.proxy.holds_one(2s); }, [&] { return late->revoke(key()); }));
   release_or_fail(*holder, first);
   const Lease second = acquire_or_fail(*holder, ask());
   REQUIRE(second.token > first.token);
