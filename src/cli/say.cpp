@@ -104,7 +104,7 @@ void fail_closed_on_signals() noexcept {
   ::sigfillset(&line.sa_mask);
   for (int signal = 1; signal <= SIGRTMAX; ++signal) {
     struct sigaction now {};
-    if (run::stops(signal) || run::ignored_by_default(signal)) continue;
+    if (run::is_stop_signal(signal) || run::ignored_by_default(signal)) continue;
     if (::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
       ::sigaction(signal, &line, nullptr);  // KILL and STOP cannot be handled
   }

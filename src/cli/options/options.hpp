@@ -39,7 +39,7 @@ struct Given {
 };
 
 // What every command has.
-struct CommonOptions : run::Say {
+struct CommonOptions : run::OutputOptions {
   Verb verb{};
   bool help = false, all_help = false;  // all_help: --help=all was given
   std::string_view config, profile;
