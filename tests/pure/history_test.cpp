@@ -79,7 +79,7 @@ std::string history(const std::string& story) {
 
 // The violated invariants, each once, separated by a space.
 std::string broken(const std::string& story, const Bounds& bounds = {}) {
-  ReadLimits r;
+  Reading r;
   read("story", history(story), r);
   REQUIRE(r.error == "");
   sort_by_time(r);
@@ -233,7 +233,7 @@ TEST_CASE("I11: grants in the order of the queue") {
 }
 
 TEST_CASE("a torn last line is counted, another malformed line is an error") {
-  ReadLimits torn, bad;
+  Reading torn, bad;
   read("f",
        "{\"t\":1,\"ev\":\"invoke\",\"f\":\"acquire\",\"key\":\"k\",\"owner\":\"a\"}\n{\"t\":2,\"e",
        torn);
@@ -243,7 +243,7 @@ TEST_CASE("a torn last line is counted, another malformed line is an error") {
 }
 
 TEST_CASE("the excerpt contains the events of the violation and no others") {
-  ReadLimits r;
+  Reading r;
   std::string text;
   for (int i = 0; i < 5000; ++i)
     for (const char* ev : {"invoke", "ok"})

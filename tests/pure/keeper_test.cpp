@@ -149,7 +149,7 @@ bool ends_busy(const std::function<Result<Progress>()>& second, bool silent = fa
   for (const auto until = std::chrono::steady_clock::now() + 20s;
        std::chrono::steady_clock::now() < until;) {
     for (const auto& e : keeper.events()) {
-      end.follow(e);
+      end.observe(e);
       if (std::holds_alternative<run::event::WaitLeft>(e)) return end.busy();
     }
     if (!leaves && Clock::now() >= end.over_at()) {

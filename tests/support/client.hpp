@@ -6,6 +6,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include "store/factory.hpp"
 
 namespace dlock::test {
@@ -26,7 +27,8 @@ auto answered(Call call) {
        !answer && retryable(answer.error().code) && Clock::now() < end; ::usleep(20'000))
     answer = call();
   if (!answer) throw std::runtime_error(answer.error().message);
-  return std::move(answer).value();
+  if constexpr (!std::is_void_v<typename decltype(answer)::value_type>)
+    return std::move(answer).value();
 }
 inline Progress answer_of(Waiter& w, Duration slice = Duration{0}) {
   return answered([&] { return w.poll(slice); });

@@ -195,6 +195,6 @@ TEST_CASE("a release after the end: a silent master is not counted as one that h
   auto [lease, next] = one_and_next(m, *late, *other);  // its last renewal reached that one alone
   lease.deadline = Clock::now();
   m.proxies[2]->stall(Proxy::to_client, true);
-  CHECK(answered([&] { return late->release(lease); }) == Released::was_not_held);
+  CHECK(answered([&late, &mine = lease] { return late->release(mine); }) == Released::was_not_held);
   CHECK(votes_of(m, "k", next.owner) == 2);
 }
