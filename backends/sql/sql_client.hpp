@@ -47,8 +47,8 @@ class SqlClient {
   // dropped.
   virtual void give_back(std::unique_ptr<SqlSession>) = 0;
   void drop(std::unique_ptr<SqlSession>);
-  // Ends what a session waits for in the server, and returns 0; or returns the number of the session,
-  // if only a statement of another session can end its wait.
+  // Ends what a session waits for in the server, and returns 0; or returns the number of the
+  // session, if only a statement of another session can end its wait.
   virtual int end_wait(SqlSession*) = 0;
   // Drops a session whose wait another session ends, as soon as the wait is over.
   virtual void drop_waiting(std::unique_ptr<SqlSession> s, Deadline) { drop(std::move(s)); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes whose lock belongs to a session of a database. Each grant has its own session. The guard
 // holds a duplicate of its socket, so the session stays open as long as the job lives. The server
-// ends the session when it receives no message for the ttl, so the ttl is the lease, and each renewal
-// is a heartbeat. The end of the session makes the socket readable: that is the alarm. The thread
-// that owns the Backend calls it.
+// ends the session when it receives no message for the ttl, so the ttl is the lease, and each
+// renewal is a heartbeat. The end of the session makes the socket readable: that is the alarm. The
+// thread that owns the Backend calls it.
 #pragma once
 #include <sys/epoll.h>
 #include <map>
@@ -39,8 +39,8 @@ class SqlHeldBackend : public Base {
     if (!h->connection) return over("its session is over");
     Connection& c = *h->connection;
     const Deadline until = later(Clock::now(), this->client_.options().op_timeout);
-    // The answer to an earlier heartbeat may come late. It counts when it comes, because the session
-    // is the same.
+    // The answer to an earlier heartbeat may come late. It counts when it comes, because the
+    // session is the same.
     if (c.under_way()) {
       const auto late = c.receive({until});
       if (late && !*late) return fail(no_answer("renew", c.where()));

@@ -245,11 +245,11 @@ SqlWakeTarget SqlLeaseTable::target(const Row& row, const LockState::Acquisition
 }
 
 // Lets the contender pass waiters that do not claim a free key, and returns the ticket of the last
-// waiter that was passed; 0: none. A waiter whose process is stopped keeps its session. If there has
-// been room long enough for all waiters ahead to claim it, they lose their turn. Room means: none of
-// them has to wait for a holder, and neither do we; "no conflict for me" would let readers pass a
-// writer. Until the next grant the room only grows, so it counts from when it was seen first,
-// although holders renew. A contender that does not queue comes behind all that do.
+// waiter that was passed; 0: none. A waiter whose process is stopped keeps its session. If there
+// has been room long enough for all waiters ahead to claim it, they lose their turn. Room means:
+// none of them has to wait for a holder, and neither do we; "no conflict for me" would let readers
+// pass a writer. Until the next grant the room only grows, so it counts from when it was seen
+// first, although holders renew. A contender that does not queue comes behind all that do.
 Result<std::uint64_t> SqlLeaseTable::pass_the_stopped(SqlSession& c, Attempt& a, Row& row,
                                                       Deadline until) {
   const auto& waiters = row.state.waiters;

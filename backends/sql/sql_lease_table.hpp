@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `lease` in the tables of a database: it reads, lets LockState decide, and writes if the row
-// has not changed. The store supplies the statements, and says what wakes a waiter and why no
+// Recipe `lease` in the tables of a database: it reads, lets LockState decide, and writes if the
+// row has not changed. The store supplies the statements, and says what wakes a waiter and why no
 // wake-up is lost: its lease_table.hpp.
 //
 // dlock_lock has a row per key: holders, newest token, version. Every change of it is one UPDATE

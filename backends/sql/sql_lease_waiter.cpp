@@ -202,8 +202,8 @@ Progress SqlLeaseWaiter::granted(SqlLeaseDecision& out) {
 void SqlLeaseWaiter::plan(const SqlLeaseDecision& out) {
   target_ = out.target;
   last_.sent_at = out.sent;
-  // The target's lock is free, but its lease is not over: only time, or a release by another session,
-  // will end it.
+  // The target's lock is free, but its lease is not over: only time, or a release by another
+  // session, will end it.
   const bool orphan = target_.lock.empty() || gone_ == target_.lock;
   last_.holder.reset();
   if (out.in_the_way) last_.holder = view(*out.in_the_way, out.now);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The base of recipes of a database that share locks with other programs. The lock has the name that
-// the others use; beside it dlock has its own record, a row with the holder and the newest token.
-// The record decides the token alone; the lock is elsewhere.
+// The base of recipes of a database that share locks with other programs. The lock has the name
+// that the others use; beside it dlock has its own record, a row with the holder and the newest
+// token. The record decides the token alone; the lock is elsewhere.
 #pragma once
 #include <fmt/format.h>
 #include <algorithm>

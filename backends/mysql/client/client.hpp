@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a server of MySQL's family. After a deadline nothing is repeated. But each answer,
-// also during a login, may take op_timeout, unless the server was never reached: so over a slow
-// network one request may take several exchanges. The thread that owns the Backend calls it.
+// The sessions of a server of MySQL's family. After a deadline nothing is repeated. But each
+// answer, also during a login, may take op_timeout, unless the server was never reached: so over a
+// slow network one request may take several exchanges. The thread that owns the Backend calls it.
 #pragma once
 #include <memory>
 #include <string>

@@ -44,9 +44,9 @@ struct Facts {
   Deadline clock_at{};          // when that answer came
 };
 
-// An SQL condition that each statement evaluates, because the facts of a connection are as old as its
-// login. With a statement-based binary log a replica, which is read-only, would evaluate it again:
-// where that matters the condition is a variable, whose value goes with the statement.
+// An SQL condition that each statement evaluates, because the facts of a connection are as old as
+// its login. With a statement-based binary log a replica, which is read-only, would evaluate it
+// again: where that matters the condition is a variable, whose value goes with the statement.
 inline constexpr std::string_view server_writes = "CAST(@@global.read_only AS CHAR) IN ('0','OFF')";
 
 // The server's clock in microseconds since 1970, fixed when a statement starts, before it reads the
@@ -81,8 +81,8 @@ struct Template {
 class Connection final : public SqlSession {
  public:
   // Connects and verifies, then configures the session, which is an exchange like others. The name
-  // service may take `timeout`, and so may each answer of the server until the login is done; all of
-  // these together may take `answers` times as long.
+  // service may take `timeout`, and so may each answer of the server until the login is done; all
+  // of these together may take `answers` times as long.
   static Result<std::unique_ptr<Connection>> open(const Options&, const Endpoint&, Duration timeout,
                                                   int answers = 1);
   ~Connection() override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repeated statements go as text the first time. Then the server prepares them: it parses them once,
-// and values need no escapes. Connector/C makes both calls in steps, so the waits are ours.
+// Repeated statements go as text the first time. Then the server prepares them: it parses them
+// once, and values need no escapes. Connector/C makes both calls in steps, so the waits are ours.
 #include <fmt/format.h>
 #include <mysql.h>
 #include <mysqld_error.h>

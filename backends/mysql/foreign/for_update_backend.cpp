@@ -40,8 +40,8 @@ std::string ForUpdateBackend::row(const std::string& name) const {
                      locked_.text ? text_hex(name) : hex(name), locked_.also);
 }
 
-// Inserts the row by a statement that is committed at once: two transactions that lock a missing row
-// would wait for each other.
+// Inserts the row by a statement that is committed at once: two transactions that lock a missing
+// row would wait for each other.
 Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, Deadline until) {
   const Options& o = client_.options();
   std::string sql = fmt::format("INSERT INTO dlock_row(name) VALUES({})", hex(name));
@@ -137,8 +137,8 @@ std::string ForUpdateBackend::wait(const std::string& name, double) const {
 bool ForUpdateBackend::was_granted(const SqlRows& a) const { return !a.rows.empty(); }
 
 // Another session commits the record, so that the token stays when the transaction breaks. The
-// record must not replace the record of a later holder of the row. A session A that has lost the row
-// (killed, cut off, timed out) may send its record late, when B has the row:
+// record must not replace the record of a later holder of the row. A session A that has lost the
+// row (killed, cut off, timed out) may send its record late, when B has the row:
 //  1. The session that has the row locked reads the newest token. A dead session reads nothing; B
 //     reads later than A, so B's token is not smaller.
 //  2. The write names that token. B wrote first: A's finds another token and writes nothing. A
@@ -146,9 +146,9 @@ bool ForUpdateBackend::was_granted(const SqlRows& a) const { return !a.rows.empt
 //     So the newest record is B's as soon as B is granted anything.
 //  3. The write checks whether A's session has its named lock, so that the record of a dead session
 //     is mostly not written at all.
-//  4. The session is checked again after that: a session that was lost meanwhile is granted nothing.
-// With a statement-based binary log the transaction keeps its first snapshot, so each transaction
-// tries once.
+//  4. The session is checked again after that: a session that was lost meanwhile is granted
+// nothing. With a statement-based binary log the transaction keeps its first snapshot, so each
+// transaction tries once.
 Result<FencingToken> ForUpdateBackend::record_grant(Connection& c, const std::string& name,
                                                     const Request& r, Deadline until) {
   const std::string lives = life_name(r.owner, name), session = std::to_string(c.facts().thread);

@@ -9,7 +9,8 @@
 namespace dlock::mysql {
 
 // The named lock `dl:<owner><begin of the SHA-256 of the key>` of a session shows that the session
-// lives. The key is part of the name: several keys taken together have one owner, and a session each.
+// lives. The key is part of the name: several keys taken together have one owner, and a session
+// each.
 std::string life_name(const Owner&, const std::string& name);
 // An SQL condition: the session that the record `r` names has that lock.
 inline constexpr std::string_view session_lives =

@@ -97,7 +97,8 @@ std::string NamedBackend::identity_of(const Request& r) {
   return text.size() <= 512 ? text : "";
 }
 
-// Reads the newest token and writes the next in one statement, so that no other grant comes between.
+// Reads the newest token and writes the next in one statement, so that no other grant comes
+// between.
 Result<std::optional<FencingToken>> NamedBackend::write_record(
     Connection& c, const std::string& name, const Request& r, const std::string& from,
     const std::string& conn, Deadline until, bool again) {

@@ -46,8 +46,8 @@ class NamedBackend : public SqlRecordBackend<Client> {
   Result<LockRecord> read_record(const Key&) final;
 
   static std::string identity_of(const Request&);  // in the form of the record
-  // Writes the current holder and returns its token. `from`: an SQL FROM clause that has a row if the
-  // lock is still held and the server is writable (@writes); without a row there is no token.
+  // Writes the current holder and returns its token. `from`: an SQL FROM clause that has a row if
+  // the lock is still held and the server is writable (@writes); without a row there is no token.
   // `again`: the same owner keeps its token.
   Result<std::optional<FencingToken>> write_record(Connection&, const std::string& name,
                                                    const Request&, const std::string& from,

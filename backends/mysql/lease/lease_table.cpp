@@ -33,9 +33,9 @@ std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder&
 //
 // A statement that names no version does not age by itself: if it were executed after we gave it
 // up, or waited for the row until then, the grant would have no owner. So it has a latest time, on
-// the server's clock, which leaves time for a wait for the row. Its token is that clock: a key whose
-// newest token is not below it (the clock was set back) is left to LockState. No column is read
-// after it was assigned, so their order does not matter.
+// the server's clock, which leaves time for a wait for the row. Its token is that clock: a key
+// whose newest token is not below it (the clock was set back) is left to LockState. No column is
+// read after it was assigned, so their order does not matter.
 std::string take_in_sql(std::string_view clock) {
   return fmt::format(
       "UPDATE dlock_lock SET state={0},version=?,fence=LAST_INSERT_ID({1}),updated={1},wake=? "
@@ -43,8 +43,8 @@ std::string take_in_sql(std::string_view clock) {
       grant_in_sql(clock), clock, server_writes);
 }
 
-// Assigns the last run of the key. Tokens of equal width compare as bytes; a token that is not above
-// the recorded token changes nothing.
+// Assigns the last run of the key. Tokens of equal width compare as bytes; a token that is not
+// above the recorded token changes nothing.
 std::string run_in_sql(std::string_view clock, std::string_view token, std::string_view head,
                        std::string_view status, std::string_view granted, std::string_view who) {
   return fmt::format("last_run=IF(LEFT(last_run,20)<{1},CONCAT({2},{0},{3},{4},{5}),last_run)",
@@ -189,8 +189,8 @@ Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Cha
 
 // The end of a grant for a key that was read needs no wake-up, unless there are rows of other
 // waiters. Behind the UPDATE, and only if it changed the row: deletes the owner's row, the rows of
-// the dead before it, and the rows that were passed; then releases the name, so that the next waiter
-// that may run beside it moves up.
+// the dead before it, and the rows that were passed; then releases the name, so that the next
+// waiter that may run beside it moves up.
 Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, SqlWrittenRow& next,
                                std::uint64_t passed, Deadline until) {
   Connection& c = as_connection(s);

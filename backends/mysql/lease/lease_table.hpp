@@ -10,10 +10,10 @@
 //   release     SET state=<free>         WHERE version=<mine> AND waiters=0
 // N is the session's wake lock, a named lock that it took before its first such grant. A waiter
 // writes `waiters=1` behind its row of dlock_wait and before it reads; then the holder's quiet
-// release finds nothing, and it releases loudly: the same without `waiters=0`, then RELEASE_LOCK(N).
-// N is never taken again; the session's next such grant has another wake lock. `waiters` goes back
-// to 0 in the UPDATE of a grant to an owner that waited or read, if no row of dlock_wait is left but
-// its own; the subquery is evaluated when that UPDATE has the row locked.
+// release finds nothing, and it releases loudly: the same without `waiters=0`, then
+// RELEASE_LOCK(N). N is never taken again; the session's next such grant has another wake lock.
+// `waiters` goes back to 0 in the UPDATE of a grant to an owner that waited or read, if no row of
+// dlock_wait is left but its own; the subquery is evaluated when that UPDATE has the row locked.
 //
 // No wake-up is lost. V joins (J: INSERT into dlock_wait, M: waiters=1), reads (R), waits for N
 // (W). H releases quietly (Q) or loudly (A, then B: N is released).

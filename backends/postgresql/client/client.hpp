@@ -18,9 +18,9 @@ namespace dlock::postgresql {
 SqlStatement wait_statement(std::string_view take, Duration longest);
 // Returns the server's clock before the wait; NULL: the session did not get the lock.
 extern const SqlStatement waited_statement;
-// An SQL query that ends the wait of the session with that number, if it waits for an advisory lock:
-// the session is free for other statements then. A later session with the same number would only
-// wait once more.
+// An SQL query that ends the wait of the session with that number, if it waits for an advisory
+// lock: the session is free for other statements then. A later session with the same number would
+// only wait once more.
 std::string end_waits_in_sql(std::string_view pid);
 
 // connection(): Errc::unavailable if no server of the URL writes.

@@ -79,8 +79,8 @@ class Connection final : public SqlSession {
   // How long a statement waits for a row that another session changes.
   Duration row_wait() const noexcept { return row_wait_; }
 
-  // Advisory locks of this session: the ticket of its place in a queue or of its grant, and its wake
-  // lock (0: none).
+  // Advisory locks of this session: the ticket of its place in a queue or of its grant, and its
+  // wake lock (0: none).
   std::set<std::uint64_t> locks;
   std::uint64_t wake_lock = 0;
 

@@ -19,11 +19,11 @@ bool is_local(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
 }
 
-// Sets what would change the meaning of statements, how long they wait, or how they are planned (the
-// server scans small tables that were never analysed, and plans each time again). A setting that
-// the server does not know is left out. Behind a pooler all are left out, because they would stay
-// with the session of another client. client_connection_check_interval: the server notices the end
-// of a client that waits.
+// Sets what would change the meaning of statements, how long they wait, or how they are planned
+// (the server scans small tables that were never analysed, and plans each time again). A setting
+// that the server does not know is left out. Behind a pooler all are left out, because they would
+// stay with the session of another client. client_connection_check_interval: the server notices the
+// end of a client that waits.
 std::string settings_in_sql(Duration row_wait) {
   return fmt::format(
       "SELECT {},pg_is_in_recovery() OR current_setting('transaction_read_only')='on',"

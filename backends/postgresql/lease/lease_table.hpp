@@ -5,10 +5,10 @@
 // A ticket is an advisory lock of the session of its contender: taken by the INSERT before the row
 // can be seen, released behind the UPDATE that ends it, in the same exchange; or the session is
 // over, which proves the contender dead. A ticket wakes waiters and shows who lives; a free ticket
-// never means a free lock. A waiter waits for the ticket of the contender ahead of it, and reads the
-// key behind that wait in the same exchange. The lock's number is the row's number combined with the
-// table's: advisory locks belong to the database, and the table of another schema counts from the
-// same number. Outside of the statements a ticket is the lock's number.
+// never means a free lock. A waiter waits for the ticket of the contender ahead of it, and reads
+// the key behind that wait in the same exchange. The lock's number is the row's number combined
+// with the table's: advisory locks belong to the database, and the table of another schema counts
+// from the same number. Outside of the statements a ticket is the lock's number.
 //   * An exclusive waiter keeps its ticket as holder. Behind another waiter the next one may run
 //     beside it, so its grant releases the ticket and is known by the session's wake lock instead.
 //   * A holder that took a free key, without waiting, has a wake lock, too: an advisory lock that

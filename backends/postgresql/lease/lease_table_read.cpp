@@ -23,9 +23,9 @@ std::string alive(std::string_view clock) {
       lock_of_row("w"), clock);
 }
 
-// $1 name, $2 owner, '' for a reading of no contender; $3 the ticket that the session has; $4 whether
-// it takes the ticket of the row. The ticket is read from the row, never remembered: a deleted row
-// means that we do not wait any more.
+// $1 name, $2 owner, '' for a reading of no contender; $3 the ticket that the session has; $4
+// whether it takes the ticket of the row. The ticket is read from the row, never remembered: a
+// deleted row means that we do not wait any more.
 std::string load_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "SELECT l.version,l.fence,l.state,{0},l.updated,l.started,l.started_until,l.layout,l.revoked,"
@@ -58,8 +58,8 @@ std::string write_in_sql(std::string_view clock) {
       clock);
 }
 
-// Deletes the row of the grant, the rows of the dead before it, and the rows that were passed: up to
-// the row with number $10.
+// Deletes the row of the grant, the rows of the dead before it, and the rows that were passed: up
+// to the row with number $10.
 std::string leave_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "WITH u AS ({0}), d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND EXISTS(SELECT FROM u) "
