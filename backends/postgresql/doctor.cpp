@@ -26,7 +26,8 @@ constexpr Check checks[] = {
      "a standby that is promoted may not have seen a grant, which then is granted again: "
      "synchronous_standby_names"},
     {"oldest snapshot",
-     "CASE WHEN NOT pg_has_role('pg_read_all_stats','USAGE') THEN '?' ELSE coalesce((SELECT "
+     "CASE WHEN NOT pg_has_role('pg_read_all_stats','USAGE') THEN 'may not be asked' ELSE "
+     "coalesce((SELECT "
      "max(extract(epoch FROM now()-xact_start))::bigint FROM pg_stat_activity WHERE backend_xmin "
      "IS NOT NULL AND pid<>pg_backend_pid() AND datname=current_database()),0)||'s' END",
      [](std::string_view value) {
@@ -45,7 +46,8 @@ constexpr std::string_view facts_sql =
     "(SELECT bool_and(to_regclass(t) IS NOT NULL) FROM (VALUES {0}) n(t,r)),current_schema(),"
     "(SELECT string_agg(relnamespace::regnamespace::text,', ') FROM pg_class WHERE relkind='r' AND "
     "relname IN ('dlock_lock','dlock_advisory') AND relnamespace<>coalesce((SELECT relnamespace "
-    "FROM pg_class WHERE oid=(SELECT to_regclass(t) FROM (VALUES {0}) n(t,r) LIMIT 1)),0))";
+    "FROM pg_class WHERE oid=(SELECT to_regclass(t) FROM (VALUES {0}) n(t,r) LIMIT 1)),"
+    "to_regnamespace(quote_ident(current_schema())),0))";
 constexpr std::size_t own_facts = 4;
 constexpr std::string_view rights_sql =
     "SELECT string_agg(r||' on '||t,', ') FROM (VALUES {}) n(t,r) WHERE NOT "
