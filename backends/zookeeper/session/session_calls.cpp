@@ -203,7 +203,9 @@ Error server_error(const Options& o, std::string_view operation, int rc) {
     return Error{code, fmt::format("{} at {}: {}", operation, o.where, what)};
   };
   switch (rc) {
-    case ZNOAUTH: return error(Errc::denied, "the node's ACL does not allow it");
+    case ZNOAUTH:
+      return error(Errc::denied, fmt::format("the node's ACL does not allow it{}",
+                                             o.auth.empty() ? " (log in: ?auth_file=FILE)" : ""));
     case ZAUTHFAILED: return error(Errc::denied, "the server does not accept the credential");
     case ZINVALIDACL:
       return error(Errc::denied, "the server does not know the credential for new nodes");

@@ -35,6 +35,21 @@ class Inspect(stores.Case):
         self.key("-n", "--", "true")
         self.listed("", "--stale", "-o", "KEY")
 
+    @unittest.skipIf(STORE not in ("mysql", "postgresql"), "no tables")
+    def test_doctor_of_another_recipe(self):
+        """The tables of one recipe are not in the way of those of another."""
+        self.key("--", "true")
+        other = {"mysql": "get-lock", "postgresql": "advisory"}[STORE]
+        self.assertNoLine("BAD .*", self.dlock("inspect", "--doctor", "-b",
+                                               self.with_item(f"recipe={other}")))
+
+    @unittest.skipIf(STORE != "zookeeper", "other stores say who may log in")
+    def test_without_login(self):
+        """Of nodes that are another's: how to log in."""
+        harness.write("auth", "digest:u:canary\n")
+        self.key("--auth-file", "auth", "--", "true")
+        self.assertIn("(log in: ?auth_file=FILE)", self.key("-n", "--", "true", wanted=77).err)
+
     def test_free_again(self):
         """A key that was taken and is free again is not called never taken."""
         self.key("--", "true")
