@@ -316,6 +316,25 @@ class Credentials(harness.Case):
                     if not complete:
                         self.assertIn("--tls-ca names the authority", done.err)
 
+    def test_other_server(self):
+        """What the URL says is not what is there, or not all: what to write."""
+        self.needs_backend("etcd", "postgresql")
+        self.program("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                     "ec_paramgen_curve:P-256", "-nodes", "-keyout", "own.key", "-out", "own.pem",
+                     "-subj", "/CN=db7")
+        secure = TlsServer(self, "own.pem", "own.key")
+        with self.subTest("etcd with TLS"):
+            self.accepted("does it speak TLS on this port? (etcds://", "-b",
+                          f"etcd://localhost:{secure.port}")
+        plain = Resp(self, lambda client, words: f"-ERR unknown command '{words[0]}'\r\n")
+        with self.subTest("no sentinel"):
+            self.refused(64, f"{plain.at} is no sentinel", "inspect", "-b",
+                         f"redis+sentinel://{plain.at}/main")
+        postgres = Refuser(self, b"S").url.replace("redis://", "postgresql://u@")
+        with self.subTest("an authority that was not named"):
+            self.refused(78, "(--tls-ca names the authority", "inspect", "-b",
+                         postgres + "/d?sslmode=verify-full")
+
     def test_server_without_tls(self):
         """Nobody logs in there when TLS is wanted, however little of it is verified."""
         self.needs_backend("mysql")

@@ -131,6 +131,8 @@ Result<bool> Http::go_on() {
   std::string bytes;
   auto more = transport_.receive(bytes);
   if (!more && more.error().code != Errc::denied && reader_->end()) return true;
+  if (!more && plain_ && !transport_.received())
+    more.error().message += "; does it speak TLS on this port? (etcds://, tls=yes)";
   if (!more) return without_outcome(std::move(more.error()));
   if (*more && !reader_->feed(bytes)) return fail(Errc::protocol, "the answer is no HTTP");
   return more;

@@ -57,7 +57,7 @@ class Http {
  public:
   Http(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until,
        std::size_t first)
-      : transport_(at, tls, silence, until, first), host_(at.text()) {}
+      : transport_(at, tls, silence, until, first), plain_(!tls), host_(at.text()) {}
 
   // Opens the connection; call it before post(). `heard_by`: a peer that has sent nothing by then
   // is given up, because there is another one. `until`: there is no other one. no_deadline: the
@@ -86,6 +86,7 @@ class Http {
   Result<bool> go_on();  // step() for the current address
 
   Transport transport_;
+  const bool plain_;  // without TLS
   const std::string host_;
   std::string request_;
   bool sent_ = true;

@@ -94,7 +94,8 @@ Error as_login_error(std::string_view where, std::string_view text) {
   if (has(text, "no password supplied"))
     return refused(Errc::denied, "connect", where, shown, login);
   if (has(text, "private key file") || has(text, "certificate file"))
-    return refused(Errc::config, "connect", where, shown, "");
+    return refused(Errc::config, "connect", where, shown,
+                   has(text, "root certificate file") ? tls_advice : "");
   if (has(text, "certificate") || has(text, "SSL"))
     return refused(Errc::denied, "connect", where, shown, tls_advice);
   if (has(text, "authentication")) return refused(Errc::denied, "connect", where, shown, login);

@@ -44,6 +44,10 @@ Result<bool> Sentinel::understand(std::size_t n, Reply reply) {
                             "?sentinel_password_file= or DLOCK_SENTINEL_PASSWORD)",
                             there, own ? "" : "those of the server; its own: "));
   if (n == 1) return false;
+  if (refused && reply.text.find("unknown command") != reply.text.npos)
+    return fail(Errc::usage, fmt::format("{} is no sentinel: name the sentinels of its master, or "
+                                         "write redis://{}",
+                                         there, there));
   if (refused) return fail(as_error("ask for the master", there, reply.text));
   if (reply.is(Reply::Type::nil))
     return fail(Errc::usage,
