@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <mysql.h>
+#include <mysqld_error.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -197,6 +198,8 @@ Result<void> Connection::connect(const Options& o, const std::string& address, D
     error_number_ = ::mysql_errno(handle_);
     const std::string_view text = ::mysql_error(handle_);
     Error e = as_login_error("connect", where_, error_number_, text, o.password);
+    if (error_number_ == ER_ACCESS_DENIED_ERROR && !o.tls)
+      e.message += " (an account with REQUIRE SSL needs ?tls=yes)";
     if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD ||
         text.find("could not be loaded") != text.npos)
       e.message += fmt::format(" ({})", plugin_advice(plugins, text));

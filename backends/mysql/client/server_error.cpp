@@ -102,8 +102,7 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
       // Rights.
       {ER_DBACCESS_DENIED_ERROR, none, Errc::denied, rights},
       {ER_ACCESS_DENIED_ERROR, none, Errc::denied,
-       "user and password: the URL, --password-file, DLOCK_PASSWORD, MYSQL_PWD or ~/.my.cnf; an "
-       "account with REQUIRE SSL needs ?tls=yes"},
+       "user and password: the URL, --password-file, DLOCK_PASSWORD, MYSQL_PWD or ~/.my.cnf"},
       {ER_KILL_DENIED_ERROR, none, Errc::denied, "only its own user may end that connection"},
       {ER_HOST_NOT_PRIVILEGED, none, Errc::denied},
       {ER_TABLEACCESS_DENIED_ERROR, none, Errc::denied, rights},

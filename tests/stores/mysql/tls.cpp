@@ -41,6 +41,12 @@ TEST_CASE("TLS: an authority that this machine does not trust, unless it need no
     REQUIRE_FALSE(p);
     CHECK(p.error().code == Errc::denied);
   }
+  insecure.password = "wrong";
+  for (const std::string items : {"?tls=yes", ""}) {
+    const auto p = try_url(url + items, items.empty() ? quick(2s) : insecure);
+    REQUIRE_FALSE(p);
+    CHECK((p.error().message.find("REQUIRE SSL") == std::string::npos) == !items.empty());
+  }
 }
 
 TEST_CASE("passwords from each source, and a unix socket") {
