@@ -225,7 +225,7 @@ Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
     std::string probe;
     for (unsigned n = 0; n < 100'000; ++n) {
       probe = traits.native ? fmt::format("{}{{.doctor-{}}}:rights", client.options().prefix, n)
-                            : fmt::format("{}dlock-doctor-{}", client.options().prefix, n);
+                            : fmt::format("{}dlock:doctor-{}", client.options().prefix, n);
       TRY(home, client.locator().find(probe, wait));
       if (home == at) break;
     }

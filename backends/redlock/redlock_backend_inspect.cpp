@@ -203,7 +203,7 @@ Result<std::vector<Finding>> RedlockBackend::doctor() {
     const auto& at = options_.servers[i];
     const std::string of = " of " + at.text();
     TRY(client, client_of(i));
-    const std::string probe = options_.prefix + "dlock-doctor";
+    const std::string probe = options_.prefix + "dlock:doctor";
     if (auto ok = redis::examine(*client, at, needs, probe, of, found); !ok)
       found.add("answer" + of, ok.error().message, Level::bad, "it has no vote now");
     requests += client->requests;

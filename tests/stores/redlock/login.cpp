@@ -148,11 +148,13 @@ TEST_CASE(
   CHECK(next.token > held.token);
   CHECK(two->release(next) == Released::yes);
   CHECK(is_woken(*one, *two));
-  const auto found = one->doctor();
-  REQUIRE(found);
-  for (const Finding& f : *found) {
-    CAPTURE(f.what, f.seen);
-    if (f.what.starts_with("rights")) CHECK(f.level == Finding::Level::good);
+  for (const char* items : {"?prefix=jobs:", ""}) {
+    const auto found = open_redlock(m.url_of("dlock@", "127.0.0.1", items), apart)->doctor();
+    REQUIRE(found);
+    for (const Finding& f : *found) {
+      CAPTURE(items, f.what, f.seen);
+      if (f.what.starts_with("rights")) CHECK(f.level == Finding::Level::good);
+    }
   }
 }
 
