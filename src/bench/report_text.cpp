@@ -218,10 +218,10 @@ std::vector<std::string> verdict(const Report& r) {
   }
   if (r.signal) lines.push_back("note  ended early by a signal: these figures are incomplete");
   if (!r.violated() && checked > 0)
-    lines.push_back(
-        fmt::format("PASS  mutual exclusion: {} contended grants checked, 0 overlaps, 0 token "
-                    "inversions",
-                    grouped(static_cast<double>(checked))));
+    lines.push_back(fmt::format(
+        "PASS  mutual exclusion: {} contended grants checked, 0 overlaps, 0 token "
+        "inversions",
+        checked < 100 ? fmt::to_string(checked) : grouped(static_cast<double>(checked))));
   return lines;
 }
 

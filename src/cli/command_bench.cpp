@@ -143,8 +143,7 @@ void add_servers(const bench::Plan& plan, bench::Report& report) {
       report.servers.push_back(std::move(server));
     for (const Finding& f : *found)
       if (f.level == Finding::Level::bad || f.level == Finding::Level::warning)
-        report.notes.push_back(
-            fmt::format("{}: {} is {}: {}", t.backend, f.what, f.seen, f.advice));
+        report.notes.push_back(fmt::format("{}: {}: {}; {}", t.backend, f.what, f.seen, f.advice));
   }
 }
 

@@ -40,6 +40,13 @@ class Printed(Bench):
                          f"{ranked}$")
         self.nothing_left()
 
+    def test_note(self):
+        """What the doctor of a store finds is a note."""
+        os.makedirs("open/locks", 0o700)
+        os.chmod("open", 0o1777)
+        done = self.quick("-b", f"file:{os.getcwd()}/open/locks", "--scenario", "uncontended")
+        self.assertLine("note  file: way to it: all users may write to .*/open; .*", done)
+
     def test_columns(self):
         """Tables fit 80 columns."""
         done = self.quick("--recipe", "all", "--scenario", "uncontended,handoff,shared",
