@@ -22,9 +22,9 @@ set(CPACK_DEBIAN_PACKAGE_SUGGESTS "ca-certificates, libmariadb3")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "runs a command while it holds a distributed lock")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
 "dlock takes a lock on a directory, Redis, ZooKeeper, MySQL, MariaDB, PostgreSQL
-or etcd, runs a command while the lock is held, and guarantees that the command and all it
-started are dead before the lock is given to another: also when dlock is
-killed, stopped or hangs. Every grant has a fencing token that only rises.")
+or etcd, runs a command while the lock is held, and guarantees that the command
+and all it started are dead before the lock is given to another: also when dlock
+is killed, stopped or hangs. Every grant has a fencing token that only rises.")
 set(CPACK_PRE_BUILD_SCRIPTS ${packaging}/debian.cmake)
 set(CPACK_DLOCK_PACKAGING ${packaging})
 set(CPACK_DLOCK_CHANGES ${PROJECT_SOURCE_DIR}/CHANGELOG.md)
