@@ -75,17 +75,20 @@ bool Keeper::note_start(const Lease& lease) {
       error = known.error();
       break;
     }
-    const bool due = plan_.again || plan_.once_per->due(*known);
-    const Duration ahead = OncePer::ahead(*known);
+    Starts starts = *known;
+    // An earlier try of this dlock recorded a start that was none.
+    if (recorded_start_ && starts.last == recorded_start_->is) starts.last = recorded_start_->was;
+    const bool due = plan_.again || plan_.once_per->due(starts);
+    const Duration ahead = OncePer::ahead(starts);
     if (!due && ahead == 0us)
       return refused(plan_.conflict_status,
-                     output_.started_line(Duration{known->now - known->last->at}), true);
-    // Part of `until` is random: otherwise a repeated change could take the record of another holder,
-    // who read the same record, for ours.
+                     output_.started_line(Duration{starts.now - starts.last->at}), true);
+    // Part of `until` is random: otherwise a repeated change could take the record of another
+    // holder, which read the same record, for ours.
     const auto keep = plan_.once_per->retention().count();
     const Start mine{
-        known->now,
-        known->now + keep + ::rand_r(&seed_) % std::clamp<std::int64_t>(keep / 10, 1, 1'000'000)};
+        starts.now,
+        starts.now + keep + ::rand_r(&seed_) % std::clamp<std::int64_t>(keep / 10, 1, 1'000'000)};
     const auto done = twice([&] { return backend_->note_start(lease, {known->last, mine}); });
     const bool noted = done && *done == Noted::yes;
     if (!due) {
@@ -93,7 +96,7 @@ bool Keeper::note_start(const Lease& lease) {
       return refused(plan_.conflict_status, output_.started_ahead_line(ahead, record), true);
     }
     // With --again, a withdrawal must not bring back a start in the future (OncePer::ahead).
-    recorded_start_ = {ahead > 0us ? mine : known->last, mine};
+    recorded_start_ = {ahead > 0us ? mine : starts.last, mine};
     if (noted) return true;
     (void)withdraw_start(lease);
     if (done && *done == Noted::other_start) continue;
@@ -105,13 +108,14 @@ bool Keeper::note_start(const Lease& lease) {
                  fmt::format("--once-per: {}; nothing was started", error.message), false);
 }
 
-// Withdraws our start. A non-empty result says why it may still be recorded.
+// Withdraws our start. A non-empty result says why it may still be recorded. The next try of this
+// dlock then knows that it was none.
 std::string Keeper::withdraw_start(const Lease& lease) {
   if (!recorded_start_) return {};
   const auto done = backend_->note_start(lease, {recorded_start_->is, recorded_start_->was});
-  recorded_start_.reset();
   if (!done) return done.error().message;
   if (*done == Noted::not_held) return "the lock has ended";
+  recorded_start_.reset();
   return *done == Noted::yes ? "" : "another start was noted since";
 }
 

@@ -348,6 +348,35 @@ TEST_CASE("--once-per: of readers or permits that read the same, one starts; a l
   }
 }
 
+TEST_CASE("--once-per: a start that was none, and stays noted, does not stop its own dlock") {
+  class EndsEarly final : public Wrapped {  // before the start can be withdrawn
+   public:
+    using Wrapped::Wrapped;
+    Result<Noted> note_start(const Lease& lease, const StartChange& change) override {
+      return change.is ? inner_->note_start(lease, change) : Noted::not_held;
+    }
+  };
+  auto& plan = plan_of("fake:keeper_test_was_none",
+                       [](auto inner) { return std::make_unique<EndsEarly>(std::move(inner)); });
+  plan.once_per = run::OncePer::parse("1h").value();
+  const auto may_start = [&](run::Keeper& keeper) {
+    return first_answer(keeper, [](const auto& r) -> std::optional<bool> {
+      if (std::holds_alternative<run::event::WaitEnded>(r)) return false;
+      return std::holds_alternative<run::event::Acquired>(r) ? std::optional{true} : std::nullopt;
+    });
+  };
+  auto& keeper = keeper_of(plan);
+  keeper.start();
+  CHECK(may_start(keeper) == true);
+  keeper.post({.what = run::Action::Do::queue_again});
+  CHECK(may_start(keeper) == true);
+  keeper.post({.what = run::Action::Do::leave_queue});
+  CHECK(reports<run::event::WaitLeft>(keeper));
+  auto& other = keeper_of(plan);
+  other.start();
+  CHECK(may_start(other) == false);
+}
+
 TEST_CASE("the end of the program goes with the next renewal, and again until that is answered") {
   struct Seen {
     std::vector<std::string> ended{};
