@@ -242,8 +242,8 @@ Result<void> add_job(run::Plan& p, const RunCommandOptions& o, const Store& stor
   return fits_into_environment(p);
 }
 
-// Returns a pidfd of the process that --watch-pid names. Errc::usage: there is none; it has ended and
-// is not reaped yet; or the number is that of a thread (EINVAL, on newer kernels ENOENT).
+// Returns a pidfd of the process that --watch-pid names. Errc::usage: there is none; it has ended
+// and is not reaped yet; or the number is that of a thread (EINVAL, on newer kernels ENOENT).
 Result<Fd> open_watched(const RunCommandOptions& o) {
   if (!o.watch_pid) return Fd{};
   Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, *o.watch_pid, 0)));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time. Every decision uses CLOCK_BOOTTIME, which also counts the time that a machine spends suspended,
-// because a lease on a server goes on meanwhile. dlock never uses std::chrono::steady_clock
-// (CLOCK_MONOTONIC), which stands still during a suspend. Any thread may call these functions.
+// Time. Every decision uses CLOCK_BOOTTIME, which also counts the time that a machine spends
+// suspended, because a lease on a server goes on meanwhile. dlock never uses
+// std::chrono::steady_clock (CLOCK_MONOTONIC), which stands still during a suspend. Any thread may
+// call these functions.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -29,8 +30,8 @@ struct Clock {
 using Deadline = Clock::time_point;
 inline constexpr Deadline no_deadline = Deadline::max();
 
-// Returns `t + by` without overflow at either end; no_deadline stays no_deadline. A negative `by` gives
-// an earlier time.
+// Returns `t + by` without overflow at either end; no_deadline stays no_deadline. A negative `by`
+// gives an earlier time.
 constexpr Deadline later(Deadline t, Duration by) noexcept {
   if (t == no_deadline) return t;
   constexpr auto longest = std::chrono::duration_cast<Duration>(Clock::duration::max());
@@ -52,15 +53,15 @@ constexpr Deadline lease_end(Deadline sent, Duration ttl) noexcept {
 // A shorter lease needs ?short_ttl=yes, because TCP may repeat a lost packet only after a second.
 inline constexpr Duration shortest_ttl = std::chrono::seconds{2};
 
-// Returns the default of --op-timeout, the longest time of one exchange with the store: short enough
-// to repeat a failed renewal in time. `proven`: for how long of the ttl dlock can prove that it holds
-// the lock; where nothing is held, the ttl.
+// Returns the default of --op-timeout, the longest time of one exchange with the store: short
+// enough to repeat a failed renewal in time. `proven`: for how long of the ttl dlock can prove that
+// it holds the lock; where nothing is held, the ttl.
 constexpr Duration usual_op_timeout(Duration proven) noexcept {
   return std::min<Duration>(std::chrono::seconds{5}, proven / 6);
 }
 
-// Returns the wall clock, for display and for the least fencing token. dlock never compares it with the
-// clock of another machine.
+// Returns the wall clock, for display and for the least fencing token. dlock never compares it with
+// the clock of another machine.
 inline std::int64_t wall_micros() noexcept {
   timespec t{};
   ::clock_gettime(CLOCK_REALTIME, &t);

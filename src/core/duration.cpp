@@ -32,8 +32,8 @@ std::string_view take_digits(std::string_view& text) noexcept {
   return digits;
 }
 
-// Returns whole.fraction * unit in microseconds, computed in integers. If that is more than `longest`
-// the result is any number above it.
+// Returns whole.fraction * unit in microseconds, computed in integers. If that is more than
+// `longest` the result is any number above it.
 std::int64_t times(std::string_view whole, std::string_view fraction, std::int64_t unit) noexcept {
   std::int64_t count = 0;
   for (const char c : whole) {

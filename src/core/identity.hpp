@@ -34,7 +34,8 @@ struct ProgramEnded {
 // Replaces the `ended` part of an encoded Identity; with an empty `ended` nothing changes.
 std::string with_end(std::string_view identity, std::string_view ended);
 
-// How a holder or waiter describes itself. The text is untrusted: print it only through printable().
+// How a holder or waiter describes itself. The text is untrusted: print it only through
+// printable().
 struct Identity {
   std::string host;
   std::string user;  // the numeric user id, which only `host` can turn into a name
@@ -50,8 +51,8 @@ struct Identity {
     bool operator==(const Process&) const = default;
   };
   std::optional<Process> process{};
-  // keeper: the background process of acquire --keep. nobody: acquire left the lock to the store, and
-  // no process reacts to release --revoke.
+  // keeper: the background process of acquire --keep. nobody: acquire left the lock to the store,
+  // and no process reacts to release --revoke.
   enum class KeptBy : std::uint8_t { process, keeper, nobody } kept_by = KeptBy::process;
 
   std::optional<ProgramEnded> ended{};

@@ -26,9 +26,9 @@ inline std::optional<Mode> parse_mode(std::string_view letter) noexcept {
   return static_cast<Mode>(letter.front());
 }
 
-// Proves that `owner` holds `key` until `deadline`. The deadline is on this host's clock and counts from
-// the sending of the request, so it can only be earlier than the store's (lease_end() in clock.hpp).
-// no_deadline: the lock ends with a descriptor (attached).
+// Proves that `owner` holds `key` until `deadline`. The deadline is on this host's clock and counts
+// from the sending of the request, so it can only be earlier than the store's (lease_end() in
+// clock.hpp). no_deadline: the lock ends with a descriptor (attached).
 struct Lease {
   Key key;
   Owner owner;  // the holder; not always the owner of the Request (see there)
@@ -41,19 +41,20 @@ struct Lease {
   // What another process needs beside the owner to renew or release a detached lease. A secret, and
   // part of the handle.
   std::string ticket{};
-  // ProgramEnded::encode(). A renewal shows it to people who inspect the lock, if the recipe's record
-  // has room for it. Empty: nothing to show.
+  // ProgramEnded::encode(). A renewal shows it to people who inspect the lock, if the recipe's
+  // record has room for it. Empty: nothing to show.
   std::string ended{};
 };
 
 // `owner` names one attempt to acquire. What happens when a reply is lost: the caller repeats the
 // request with the same owner, and the store recognises by the owner what it has done already.
 //
-// So an owner must not be used again after an undo. Once dlock has sent a release, a cancellation or
-// another undo under an owner, with or without a reply, it acquires nothing under that owner again:
-// the message may arrive late, and would end the next grant. A new attempt has a new owner. First it
-// repeats the old owner's release until the store replies, or waits until its ttl is over. A Waiter
-// that undoes something by itself does the same; then Lease::owner is the holder, not Request::owner.
+// So an owner must not be used again after an undo. Once dlock has sent a release, a cancellation
+// or another undo under an owner, with or without a reply, it acquires nothing under that owner
+// again: the message may arrive late, and would end the next grant. A new attempt has a new owner.
+// First it repeats the old owner's release until the store replies, or waits until its ttl is over.
+// A Waiter that undoes something by itself does the same; then Lease::owner is the holder, not
+// Request::owner.
 struct Request {
   Key key;
   Owner owner;  // the same as long as the attempt is repeated and nothing is undone

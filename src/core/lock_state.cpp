@@ -37,9 +37,9 @@ Tally inside(const LockState& s) noexcept {
   return t;
 }
 
-// Serves first the waiter that came first, but lets nobody wait needlessly: the waiter at `rank` may
-// run if all waiters ahead of it could hold at the same time, in any order, and leave room for it. So
-// readers run together, but never overtake an earlier writer.
+// Serves first the waiter that came first, but lets nobody wait needlessly: the waiter at `rank`
+// may run if all waiters ahead of it could hold at the same time, in any order, and leave room for
+// it. So readers run together, but never overtake an earlier writer.
 bool may_run(const LockState& s, std::size_t rank, Mode mode, unsigned limit) noexcept {
   Tally t = inside(s);
   for (std::size_t i = 0; i < rank; ++i)
@@ -152,8 +152,8 @@ std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
   return tickets;
 }
 
-// Considers the end of each holder, of each waiter that may run and does not, and of the first waiter
-// that may not run: the waiters behind it depend on it.
+// Considers the end of each holder, of each waiter that may run and does not, and of the first
+// waiter that may not run: the waiters behind it depend on it.
 Micros LockState::free_at() const noexcept {
   Micros at = never;
   for (const Holder& h : holders) at = std::min(at, h.free_at());

@@ -2,11 +2,11 @@
 // Decides which owners hold a key, which wait, and which may run next. It is a pure value without a
 // clock, files or processes.
 //
-// A store keeps the value in one place under mutual exclusion. It supplies `now` in microseconds of its
-// own clock and the proof that a contender is dead (`vanish`), and it wakes the waiters that `invite`
-// returns. If that clock is set back, leases last longer, and a lease in its lock-delay may come back;
-// two conflicting owners never hold. The Lua of redis/fair is the same procedure; a model test compares
-// the two.
+// A store keeps the value in one place under mutual exclusion. It supplies `now` in microseconds of
+// its own clock and the proof that a contender is dead (`vanish`), and it wakes the waiters that
+// `invite` returns. If that clock is set back, leases last longer, and a lease in its lock-delay
+// may come back; two conflicting owners never hold. The Lua of redis/fair is the same procedure; a
+// model test compares the two.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -82,13 +82,13 @@ struct LockState {
   std::vector<Waiter> waiters;    // in the order of their tickets
   bool operator==(const LockState&) const = default;
 
-  // Grants, queues or refuses. An owner may repeat the same request: a holder gets its own token again,
-  // a waiter keeps its place. Throws std::overflow_error if no greater token exists: the record is
-  // damaged.
+  // Grants, queues or refuses. An owner may repeat the same request: a holder gets its own token
+  // again, a waiter keeps its place. Throws std::overflow_error if no greater token exists: the
+  // record is damaged.
   Answer acquire(const Acquisition&, Micros now);
 
-  // Makes the lease end at now + ttl (ttl never: attached) and returns its token. nullopt: the lease is
-  // lost. Never revives a lease that has ended.
+  // Makes the lease end at now + ttl (ttl never: attached) and returns its token. nullopt: the
+  // lease is lost. Never revives a lease that has ended.
   std::optional<FencingToken> renew(const Owner&, Micros ttl, Micros now);
 
   // Shows Lease::ended to people who inspect this holder.
@@ -104,16 +104,16 @@ struct LockState {
   // fence stays, so old tokens stay stale. Returns how many were removed.
   std::size_t force_release(FencingToken);
 
-  // Removes the contender with this ticket: the store has proof that it is dead. A holder's lock-delay
-  // begins now.
+  // Removes the contender with this ticket: the store has proof that it is dead. A holder's
+  // lock-delay begins now.
   bool vanish(std::uint64_t ticket, Micros now);
 
   // Removes what has expired. Every other member that takes `now` calls it first.
   void expire(Micros now);
 
-  // Returns the tickets of the waiters that may run now and have not been invited yet, oldest first.
-  // The caller wakes exactly these. A waiter that does not claim its turn within `claim` loses its
-  // place; otherwise one stopped waiter would block all behind it.
+  // Returns the tickets of the waiters that may run now and have not been invited yet, oldest
+  // first. The caller wakes exactly these. A waiter that does not claim its turn within `claim`
+  // loses its place; otherwise one stopped waiter would block all behind it.
   std::vector<std::uint64_t> invite(Micros now, Micros claim);
 
   // Returns when time alone may change who can run.

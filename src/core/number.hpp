@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses numbers in untrusted text: it accepts no spaces, no plus sign and no locale, and a minus sign
-// only if T is signed. Pure functions.
+// Parses numbers in untrusted text: it accepts no spaces, no plus sign and no locale, and a minus
+// sign only if T is signed. Pure functions.
 #pragma once
 #include <charconv>
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace dlock {
 
-// Removes the number at the beginning of `rest` and returns it. nullopt: there is no number, or it does
-// not fit into T; then `rest` is unchanged.
+// Removes the number at the beginning of `rest` and returns it. nullopt: there is no number, or it
+// does not fit into T; then `rest` is unchanged.
 template <class T>
 std::optional<T> leading_number(std::string_view& rest, int base = 10) noexcept {
   T value{};

@@ -10,8 +10,9 @@
 
 namespace dlock {
 
-// 128 random bits, new for each attempt to acquire (Request in lease.hpp). By it a store recognises a
-// repeated request whose reply was lost. It is a secret: a process that knows it can renew and release.
+// 128 random bits, new for each attempt to acquire (Request in lease.hpp). By it a store recognises
+// a repeated request whose reply was lost. It is a secret: a process that knows it can renew and
+// release.
 struct Owner {
   std::array<std::uint8_t, 16> bytes{};
 

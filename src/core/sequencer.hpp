@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dlock prints and hands to jobs about a grant: the sequencer, which is public, and the handle,
-// which is secret. Values; parsing is the only thing that can fail.
+// What dlock prints and hands to jobs about a grant: the sequencer, which is public, and the
+// handle, which is secret. Values; parsing is the only thing that can fail.
 #pragma once
 #include <string>
 #include <string_view>
@@ -25,9 +25,9 @@ struct Sequencer {
 };
 
 // The output of `acquire`: a secret with which another process can renew and release the lease. One
-// handle covers all keys of one acquire: `h1:<family>.<recipe>:<owner, 32 hex>[:<extra>]`. The extra,
-// percent-encoded, is what the recipe needs beside the owner. A key with another owner follows as
-// `:<key>=<owner>[=<extra>]`.
+// handle covers all keys of one acquire: `h1:<family>.<recipe>:<owner, 32 hex>[:<extra>]`. The
+// extra, percent-encoded, is what the recipe needs beside the owner. A key with another owner
+// follows as `:<key>=<owner>[=<extra>]`.
 struct Handle {
   std::string family, recipe;
   Owner owner;

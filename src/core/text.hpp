@@ -31,8 +31,8 @@ inline std::string_view next_part(std::string_view& rest, char separator) noexce
   return word;
 }
 
-// Returns the text up to the end of the sentence, a colon, a semicolon, a parenthesis or the end of the
-// line.
+// Returns the text up to the end of the sentence, a colon, a semicolon, a parenthesis or the end of
+// the line.
 std::string_view first_sentence(std::string_view text) noexcept;
 
 struct Utf8 {
@@ -65,12 +65,12 @@ std::string percent_encode(std::string_view bytes);
 // Errc::usage on a broken escape.
 Result<std::string> percent_decode(std::string_view text);
 
-// Makes untrusted text safe for messages, so that it sends no control sequences to a terminal: C0, DEL,
-// C1, bidi controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069), line separators and invalid
-// UTF-8 become \xNN.
+// Makes untrusted text safe for messages, so that it sends no control sequences to a terminal: C0,
+// DEL, C1, bidi controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069), line separators and
+// invalid UTF-8 become \xNN.
 std::string printable(std::string_view bytes);
-// Returns printable() between single quotes, for messages about bad input. It truncates a text of more
-// than `longest` bytes, and then ends in "...".
+// Returns printable() between single quotes, for messages about bad input. It truncates a text of
+// more than `longest` bytes, and then ends in "...".
 std::string quoted(std::string_view bytes, std::size_t longest = 60);
 
 }  // namespace dlock

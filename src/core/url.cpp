@@ -45,8 +45,8 @@ bool is_secret_name(std::string_view name) {
                      [&](std::string_view word) { return low.find(word) != low.npos; });
 }
 
-// Redacts the hosts of a broken URL: after the first invalid port there may be a `user:password` without
-// its '@'.
+// Redacts the hosts of a broken URL: after the first invalid port there may be a `user:password`
+// without its '@'.
 std::string redact_hosts(std::string_view hosts) {
   std::string out;
   while (!hosts.empty()) {

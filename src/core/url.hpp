@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// URLs of stores: parsing and display, without any knowledge of stores. store/factory.hpp decides what
-// an item may be. Values and pure functions.
+// URLs of stores: parsing and display, without any knowledge of stores. store/factory.hpp decides
+// what an item may be. Values and pure functions.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -27,8 +27,8 @@ struct Url {
   std::string path;
   std::vector<std::pair<std::string, std::string>> items;  // decoded, in order
 
-  // Errc::usage: the message shows the redacted URL and the error. It refuses a repeated name, an empty
-  // host, a port outside 1-65535, a fragment, a control character and a broken %XX.
+  // Errc::usage: the message shows the redacted URL and the error. It refuses a repeated name, an
+  // empty host, a port outside 1-65535, a fragment, a control character and a broken %XX.
   static Result<Url> parse(std::string_view text);
 
   std::optional<std::string_view> item(std::string_view name) const;

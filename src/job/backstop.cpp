@@ -47,8 +47,9 @@ constexpr long longest_ms = 100;  // the longest pause between two kills of the 
   return raw_call(SYS_ppoll, as_argument(p), count, ms < 0 ? 0 : as_argument(&t), 0, 0);
 }
 
-// The first thread may reap a child at any moment, and the kernel may reuse its pid. So this pins the
-// process first and then checks that it is our child. Without a descriptor it kills without the pin.
+// The first thread may reap a child at any moment, and the kernel may reuse its pid. So this pins
+// the process first and then checks that it is our child. Without a descriptor it kills without the
+// pin.
 [[gnu::section("dlock_resident")]] void kill_child(long pid) {
   const long pin = raw_call(SYS_pidfd_open, pid, 0, 0, 0, 0);
   if (pin < 0) {
@@ -99,9 +100,9 @@ constexpr long longest_ms = 100;  // the longest pause between two kills of the 
   }
 }
 
-// Handles SIGBUS: the disk failed instead of hanging, and the code that the guard's first thread was
-// about to run is missing. The default action would end the guard with the tree alive. So the thread
-// kills and reaps here.
+// Handles SIGBUS: the disk failed instead of hanging, and the code that the guard's first thread
+// was about to run is missing. The default action would end the guard with the tree alive. So the
+// thread kills and reaps here.
 [[gnu::section("dlock_resident")]] void on_bus_error(int, siginfo_t* info, void*) {
   if (info->si_code <= 0) return;  // sent by a process
   if (raw_call(SYS_getpid, 0, 0, 0, 0, 0) == watched.guard) {
@@ -152,8 +153,8 @@ FailedCall Backstop::start() {
   sigemptyset(&bus);
   sigaddset(&bus, SIGBUS);
   if (::sigaction(SIGBUS, &action, nullptr) == 0) ::sigprocmask(SIG_UNBLOCK, &bus, nullptr);
-  // This is not a thread of libc, which would also cost five calls and two switches. It uses nothing
-  // that it shares with the first thread, such as libc's record of that thread.
+  // This is not a thread of libc, which would also cost five calls and two switches. It uses
+  // nothing that it shares with the first thread, such as libc's record of that thread.
   constexpr int thread =
       CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
   if (::clone(stand_by, std::end(resident.stack), thread, nullptr) < 0) return {"clone", errno};

@@ -6,10 +6,10 @@
 
 namespace dlock::run {
 
-// The guard's second thread. It kills the job's tree when the guard's first thread is late because it
-// waits for a page of the program or of a library from a disk that hangs. The code of this thread is
-// one or two pages that call no library; it touches only its own stack and the kernel. Both are
-// locked in memory, as far as RLIMIT_MEMLOCK allows.
+// The guard's second thread. It kills the job's tree when the guard's first thread is late because
+// it waits for a page of the program or of a library from a disk that hangs. The code of this
+// thread is one or two pages that call no library; it touches only its own stack and the kernel.
+// Both are locked in memory, as far as RLIMIT_MEMLOCK allows.
 //
 // It acts 100 ms after dlock died or the time to kill passed, unless the guard has ended or moved
 // that time. 100 ms is a fifth of the shortest margin that a lease leaves for it (timing.hpp). From
@@ -27,9 +27,9 @@ class Backstop {
   // The guard's first thread, the parent of the tree, calls all functions. `channel`: to dlock.
   // `kill`: cgroup.kill, or -1. The constructor duplicates both.
   Backstop(const OwnChildren&, int channel, int kill);
-  // Starts the thread. Call it before there is a job, with every signal blocked. When it returns, all
-  // that the thread needs is in memory, so that no missing page can keep it from killing. If a call
-  // failed there is no thread.
+  // Starts the thread. Call it before there is a job, with every signal blocked. When it returns,
+  // all that the thread needs is in memory, so that no missing page can keep it from killing. If a
+  // call failed there is no thread.
   FailedCall start();
 
   void arm(Deadline kill_at) { timer_.arm(kill_at); }

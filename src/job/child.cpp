@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CMakeLists.txt builds this file without instrumentation and stack protector: the child must not call
-// a library.
+// CMakeLists.txt builds this file without instrumentation and stack protector: the child must not
+// call a library.
 #include "job/child.hpp"
 #include <linux/sched.h>
 #include <sys/prctl.h>

@@ -9,8 +9,8 @@
 
 namespace dlock::run {
 
-// A child of the guard, with all that the child reads and writes until its exec. The exec may hang on
-// a dead mount, so this object lives as long as the guard.
+// A child of the guard, with all that the child reads and writes until its exec. The exec may hang
+// on a dead mount, so this object lives as long as the guard.
 struct Child {
   struct How {
     char* const* environment;
@@ -39,17 +39,18 @@ struct Child {
   std::vector<const char*> files_, script_;
 };
 
-// Starts the child, in the cgroup of that descriptor if there is one and it takes processes. Returns
-// -1 and sets errno if there is no process. Call it with every signal blocked. The guard does not
-// wait for the exec, so it stays able to kill.
+// Starts the child, in the cgroup of that descriptor if there is one and it takes processes.
+// Returns -1 and sets errno if there is no process. Call it with every signal blocked. The guard
+// does not wait for the exec, so it stays able to kill.
 //
-// The child shares the memory of the guard until its exec: the kernel copies no page table, and none
-// of the pages that the guard writes next. So the child calls no library and writes only to `Child`
-// and `script`. On processors without code for this, the child is a copy.
+// The child shares the memory of the guard until its exec: the kernel copies no page table, and
+// none of the pages that the guard writes next. So the child calls no library and writes only to
+// `Child` and `script`. On processors without code for this, the child is a copy.
 //
-// If a process dumps core, Linux before 5.16 ends all processes that share its memory: the terminal's
-// QUIT to a child before its exec would end the guard, too. So the child is a copy there. (With
-// PR_SET_DUMPABLE instead, a /proc mounted with hidepid would hide the guard from a nested dlock.)
+// If a process dumps core, Linux before 5.16 ends all processes that share its memory: the
+// terminal's QUIT to a child before its exec would end the guard, too. So the child is a copy
+// there. (With PR_SET_DUMPABLE instead, a /proc mounted with hidepid would hide the guard from a
+// nested dlock.)
 pid_t start_child(Child&, int cgroup);
 
 }  // namespace dlock::run

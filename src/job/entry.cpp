@@ -71,8 +71,8 @@ std::optional<signalfd_siginfo> IncomingSignals::next() {
   return {};
 }
 
-// Opens the controlling terminal, whatever stdin is: `dump | dlock run -- ssh ...` reads its passphrase
-// from /dev/tty.
+// Opens the controlling terminal, whatever stdin is: `dump | dlock run -- ssh ...` reads its
+// passphrase from /dev/tty.
 PreexistingProcesses::PreexistingProcesses(pid_t guard) {
   if (guard < 0) return;
   tty.reset(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deadlines that dlock sends to the guard, and the events that the guard reports. Both are sent as
-// bytes (message.hpp), so nothing in them owns memory.
+// The deadlines that dlock sends to the guard, and the events that the guard reports. Both are sent
+// as bytes (message.hpp), so nothing in them owns memory.
 #pragma once
 #include <sys/types.h>
 #include <array>
@@ -51,8 +51,8 @@ struct MaxRunOver {};
 struct Expired {};
 // The guard has begun to kill the tree.
 struct Killing {};
-// waitpid returned ECHILD: no member is left, and the guard exits. status: the job's, or -1. expired:
-// whether Expired was reported, in case that message was lost.
+// waitpid returned ECHILD: no member is left, and the guard exits. status: the job's, or -1.
+// expired: whether Expired was reported, in case that message was lost.
 struct TreeDead {
   int status;
   bool expired;

@@ -27,8 +27,8 @@ constexpr Duration longest_move = 250ms;  // to move the members into another cg
 }  // namespace
 
 void Guard::run() {
-  // A group of its own: neither the terminal nor `kill -9 %1` reaches the guard. setsid would cost the
-  // job its terminal.
+  // A group of its own: neither the terminal nor `kill -9 %1` reaches the guard. setsid would cost
+  // the job its terminal.
   ::setpgid(0, 0);
   const auto must = [this](bool good, const char* call) {
     if (!good && !failed_) failed_ = {call, errno};
@@ -101,8 +101,8 @@ void Guard::run() {
   }
 }
 
-// Gives the guard another name: `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not
-// kill both processes.
+// Gives the guard another name: `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must
+// not kill both processes.
 void Guard::show_itself() {
   for (char* const* word = options_.command; *word; ++word) command_.emplace_back(*word);
   constexpr char name[] = "lock-guard";
@@ -127,9 +127,10 @@ bool Guard::has_left_members() const {
 // 1. The program ends.  2. dlock dies, an order to end comes or a deadline passes before the next
 //    turn of the guard: the whole tree is ended, as if the program lived.
 //
-// 1. dlock is killed.  2. The program ends.  3. The guard decides here, before the kernel has closed
-//    dlock's socket: a killed process with several threads does that when the last of them has ended,
-//    and may have continued a stopped guard before. It counts as the next case.
+// 1. dlock is killed.  2. The program ends.  3. The guard decides here, before the kernel has
+//    closed
+//    dlock's socket: a killed process with several threads does that when the last of them has
+//    ended, and may have continued a stopped guard before. It counts as the next case.
 //
 // 1. The guard decides here.  2. dlock dies or a deadline passes: the members live on. The lock is
 //    free when the guard exits, or when its lease ends. A forwarded signal reaches nobody.
@@ -148,8 +149,8 @@ void Guard::leave_members() {
 void Guard::leave(const GuardEvent& last) {
   // Before dlock releases the lock: from now on only dlock's own descriptors hold it.
   give_up_holds();
-  // Only this message blocks: dlock may be stopped with a full queue, and must get it. If dlock dies,
-  // the call fails at once.
+  // Only this message blocks: dlock may be stopped with a full queue, and must get it. If dlock
+  // dies, the call fails at once.
   channel_.send_and_wait(last);
   // Runs while dlock releases the lock. dlock waits for our exit before it exits.
   cgroup_.remove_after_job();
@@ -278,8 +279,8 @@ void Guard::check_deadlines(Deadline now) {
   if (now >= std::min(when_.kill_at, stop_by())) start_sweep();
 }
 
-// The guard enforces --max-run, because dlock may be stopped. It reaps first: a tree that is dead has
-// kept its limit.
+// The guard enforces --max-run, because dlock may be stopped. It reaps first: a tree that is dead
+// has kept its limit.
 void Guard::check_max_run(Deadline now) {
   if (now < run_until_) return;
   run_until_ = no_deadline;
@@ -291,7 +292,8 @@ void Guard::check_max_run(Deadline now) {
 
 void Guard::lose(Deadline now) {
   if (options_.on_lost.what == OnLost::Do::exec) {
-    // The helper is one more member of the tree: dlock waits for it, and it is killed with the tree.
+    // The helper is one more member of the tree: dlock waits for it, and it is killed with the
+    // tree.
     helper_child_.emplace(std::vector<std::string>{"sh", "-c", options_.on_lost.command},
                           Child::How{environment_.data(), entry_.signals(), 0}, "/bin/sh");
     helper_ = start_child(*helper_child_, -1);
@@ -358,9 +360,9 @@ void Guard::sweep_while_anything_changes(bool& alive) {
   }
 }
 
-// When a stopped group loses the last process outside it that could continue it, the kernel sends HUP
-// and CONT. The guard counts as such a process, so a job whose shell was killed would stay stopped for
-// ever. So the guard sends these signals.
+// When a stopped group loses the last process outside it that could continue it, the kernel sends
+// HUP and CONT. The guard counts as such a process, so a job whose shell was killed would stay
+// stopped for ever. So the guard sends these signals.
 void Guard::wake_orphans() {
   if (was_orphaned_ || !group_is_orphaned(dlock_)) return;
   was_orphaned_ = true;
@@ -368,9 +370,10 @@ void Guard::wake_orphans() {
   ::kill(-group_, SIGCONT);
 }
 
-// Delivers a signal that a user sent to dlock. If the job has a group of its own the signal goes to the
-// group, because that is atomic, but only before its leader is reaped: later the group number may be
-// reused. If the job is in dlock's group, which contains pipeline neighbours, it goes to our tree.
+// Delivers a signal that a user sent to dlock. If the job has a group of its own the signal goes to
+// the group, because that is atomic, but only before its leader is reaped: later the group number
+// may be reused. If the job is in dlock's group, which contains pipeline neighbours, it goes to our
+// tree.
 void Guard::signal_job(int signal) const {
   if (job_ == 0) return;
   if (own_group_ && leader_alive_) {

@@ -55,8 +55,8 @@ int retried(Call call) {
   return error;
 }
 
-// Hands the socket to one process. Returns 0, or an errno: unless that is a scarcity, the process has
-// ended or belongs to another user.
+// Hands the socket to one process. Returns 0, or an errno: unless that is a scarcity, the process
+// has ended or belongs to another user.
 int offer(const AbstractAddress& address, int kept) {
   const Fd socket(::socket(AF_UNIX, kind, 0));
   if (!socket || ::connect(socket.get(), address.get(), address.size) != 0) return errno;
@@ -101,8 +101,8 @@ void InnerHolds::watch(std::vector<pollfd>& out) const {
   if (listener_) out.push_back({listener_.get(), POLLIN, 0});
 }
 
-// The inner guard has closed its end of a socket that we hold. Either its job is dead and it has read
-// the duplicates, or it died itself.
+// The inner guard has closed its end of a socket that we hold. Either its job is dead and it has
+// read the duplicates, or it died itself.
 void InnerHolds::serve() {
   if (is_full_) is_full_ = is_nearly_full();
   std::vector<pollfd> ready;
@@ -122,8 +122,8 @@ void InnerHolds::serve() {
   accept();
 }
 
-// Accepts one connection of our user. It skips at most as many strangers as the queue holds, because
-// strangers may connect without end.
+// Accepts one connection of our user. It skips at most as many strangers as the queue holds,
+// because strangers may connect without end.
 void InnerHolds::accept() {
   for (int tries = 0; tries < unread_by_dlock; ++tries) {
     Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

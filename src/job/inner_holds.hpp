@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A nested run's lock that ends with a descriptor (file, flock, get-lock, for-update, advisory,
 // fence). Whoever ends the outer job kills the inner dlock, the inner guard and the inner job at
-// once, and they die in any order. So every process that may kill the inner job keeps the lock until
-// the inner job is dead: the guard and the dlock of each run around it.
+// once, and they die in any order. So every process that may kill the inner job keeps the lock
+// until the inner job is dead: the guard and the dlock of each run around it.
 //
 // They keep it without a descriptor of the lock. The inner guard makes a pair of sockets, leaves
 // duplicates of the lock's descriptors unread in one of them, and hands that socket out before its

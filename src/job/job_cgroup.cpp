@@ -19,8 +19,8 @@
 namespace dlock::run {
 namespace {
 
-// Returns the directory of our own cgroup v2, or nothing. Knows both usual mount points: unified, and
-// beside v1 hierarchies.
+// Returns the directory of our own cgroup v2, or nothing. Knows both usual mount points: unified,
+// and beside v1 hierarchies.
 std::string own_cgroup() {
   const char* mount = nullptr;
   for (const char* at : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
@@ -47,8 +47,8 @@ void remove_tree(const std::string& path) {
   ::rmdir(path.c_str());
 }
 
-// In a container without a cgroup of its own another guard may have the same pid. So the PID namespace
-// is part of the name.
+// In a container without a cgroup of its own another guard may have the same pid. So the PID
+// namespace is part of the name.
 constexpr std::string_view prefix = "dlock-";
 std::string suffix() {
   const std::uint64_t space = own_namespace("pid");
@@ -61,9 +61,9 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
              : own + '/' + std::string(prefix) + std::to_string(guard) + space;
 }
 
-// Removes cgroups left by guards that were killed together with their dlock, or with their container.
-// It searches only if there is any cgroup below ours, which one stat shows. The kernel removes only
-// empty cgroups.
+// Removes cgroups left by guards that were killed together with their dlock, or with their
+// container. It searches only if there is any cgroup below ours, which one stat shows. The kernel
+// removes only empty cgroups.
 //
 // Nobody here knows whether a guard in another PID namespace lives. If such a guard has not started
 // its job yet it loses its cgroup, and its job runs without a cgroup.
@@ -116,11 +116,12 @@ void JobCgroup::kill() const {
   if (kill_) (void)!::write(kill_.get(), "1", 1);
 }
 
-// A member that forks while it is moved leaves a child here. So the list is read until it is empty, or
-// until no member in it can be moved. Members of cgroups below ours, the jobs of runs inside, stay
-// there, and their guards can still kill them.
+// A member that forks while it is moved leaves a child here. So the list is read until it is empty,
+// or until no member in it can be moved. Members of cgroups below ours, the jobs of runs inside,
+// stay there, and their guards can still kill them.
 //
-// 1. This reads the list.  2. A member that is no child of the guard ends and is reaped.  3. A process
+// 1. This reads the list.  2. A member that is no child of the guard ends and is reaped.  3. A
+//    process
 //    outside the job gets its pid: this function moves that process to the cgroup around ours, and
 //    does not kill it. The kernel reuses a pid only after all others.
 void JobCgroup::move_members_out(Deadline until) const {

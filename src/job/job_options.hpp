@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the command that runs under a lock (run and fence). cli/ fills them in; dlock and its
-// guard read them.
+// The options of the command that runs under a lock (run and fence). cli/ fills them in; dlock and
+// its guard read them.
 #pragma once
 #include <csignal>
 #include <string>
@@ -10,8 +10,8 @@ namespace dlock::run {
 
 // The process group of the job. automatic: dlock's own group if /dev/tty opens, else a new group.
 enum class Group { automatic, same, own };
-// What dlock does with descendants when the command itself has ended. release: it releases the lock,
-// and they go on without it.
+// What dlock does with descendants when the command itself has ended. release: it releases the
+// lock, and they go on without it.
 enum class Descendants { wait, kill, release };
 
 // What dlock does when the lock is lost. Only `kill` keeps the promise that the job is dead before

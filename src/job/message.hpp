@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between dlock and its guard, over a SOCK_SEQPACKET pair that keeps message borders. End of
-// file means that the peer is dead. Neither side waits for a stopped peer, with one exception: the
-// guard's last message, when there is nothing left to guard. Each side uses its end on one thread.
+// Messages between dlock and its guard, over a SOCK_SEQPACKET pair that keeps message borders. End
+// of file means that the peer is dead. Neither side waits for a stopped peer, with one exception:
+// the guard's last message, when there is nothing left to guard. Each side uses its end on one
+// thread.
 #pragma once
 #include <string_view>
 #include <type_traits>
@@ -25,8 +26,8 @@ struct Start {
 struct Deadlines {
   GuardDeadlines when;
 };
-// Signal the job's group, or every member of the tree. It carries the deadlines, because dlock may be
-// stopped before it sends another message.
+// Signal the job's group, or every member of the tree. It carries the deadlines, because dlock may
+// be stopped before it sends another message.
 struct Signal {
   GuardDeadlines when;
   int number;
@@ -61,10 +62,11 @@ class Channel {
   bool unsent() const noexcept { return !unsent_.empty(); }
   bool send_and_wait(const Message&);  // the same, but blocks while the peer's queue is full
 
-  // Sends one message with its payload and descriptors, at once or not at all. Descriptors beyond the
-  // limit of one message go ahead in HoldFds. Returns 0 or an errno: EAGAIN if the peer has not read
-  // earlier messages, EPIPE or ECONNRESET if it is dead, ETOOMANYREFS if too many descriptors of this
-  // user are in sockets, EMSGSIZE. It retries errors that may pass for a fifth of a second at most.
+  // Sends one message with its payload and descriptors, at once or not at all. Descriptors beyond
+  // the limit of one message go ahead in HoldFds. Returns 0 or an errno: EAGAIN if the peer has not
+  // read earlier messages, EPIPE or ECONNRESET if it is dead, ETOOMANYREFS if too many descriptors
+  // of this user are in sockets, EMSGSIZE. It retries errors that may pass for a fifth of a second
+  // at most.
   int send_with(const Message&, std::string_view payload, const std::vector<int>& fds);
 
   // A payload longer than max_payload is truncated, and `is_truncated` is set.

@@ -25,8 +25,8 @@ std::vector<pid_t> children_of(pid_t pid) {
   return found;
 }
 
-// After `unshare --pid --fork` without --mount-proc, /proc still shows the processes outside, and their
-// pids differ from ours.
+// After `unshare --pid --fork` without --mount-proc, /proc still shows the processes outside, and
+// their pids differ from ours.
 bool proc_is_of_our_namespace() {
   char text[16];
   const ssize_t n = ::readlink("/proc/self", text, sizeof text);
@@ -179,8 +179,8 @@ void signal_descendants(const OwnChildren& own, pid_t group, int signal, Deadlin
   const std::vector<pid_t> list = own.list();
   const std::unordered_set<pid_t> children(list.begin(), list.end());
   const auto wanted = [&](pid_t p) { return group == 0 || ::getpgid(p) == group; };
-  // Collects all before it signals any: a dying process hands its children to us, and the walk would
-  // miss them there.
+  // Collects all before it signals any: a dying process hands its children to us, and the walk
+  // would miss them there.
   const std::vector<pid_t> all = descendants_of(::getpid(), until);
   for (const pid_t p : list)
     if (wanted(p)) ::kill(p, signal);

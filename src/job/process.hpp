@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Other processes: which process a pid means, and the descendants of this one. All functions need a
-// readable /proc, and any thread may call them. They never block for long: where a walk may grow, the
-// caller gives a bound.
+// readable /proc, and any thread may call them. They never block for long: where a walk may grow,
+// the caller gives a bound.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -57,9 +57,9 @@ std::uint64_t own_namespace(std::string_view kind);
 // Reads all pids of an open list of the kernel, such as cgroup.procs.
 void read_pids(int fd, std::vector<pid_t>& out);
 
-// The children of this process's first thread, which also inherits orphans. The list is opened once,
-// so that reading it later needs no descriptor. The kernel may skip entries while children die: an
-// empty list proves nothing. Only ECHILD from waitpid proves that there are no children.
+// The children of this process's first thread, which also inherits orphans. The list is opened
+// once, so that reading it later needs no descriptor. The kernel may skip entries while children
+// die: an empty list proves nothing. Only ECHILD from waitpid proves that there are no children.
 class OwnChildren {
  public:
   OwnChildren();  // opens the list of the calling process; after a fork the child opens its own
@@ -79,10 +79,10 @@ std::vector<pid_t> descendants_of(pid_t root, Deadline until);
 // Returns whether the process that has this pid now is a descendant of ours.
 bool is_descendant(pid_t);
 
-// Signals our descendants in `group` (0: all of them), as far as it gets in that time. A child's pid
-// cannot be reused before we reap it. A deeper process is pinned by a pidfd and then checked again,
-// because its pid may have been reused since the walk. Without free descriptors it reaches only the
-// children.
+// Signals our descendants in `group` (0: all of them), as far as it gets in that time. A child's
+// pid cannot be reused before we reap it. A deeper process is pinned by a pidfd and then checked
+// again, because its pid may have been reused since the walk. Without free descriptors it reaches
+// only the children.
 void signal_descendants(const OwnChildren&, pid_t group, int signal, Deadline until);
 
 // Sends KILL to these children of ours. It needs no pidfd. Deeper members become our children when

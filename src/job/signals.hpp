@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals: their kinds, pending signals, and the terminal that sends some. The main threads of dlock
-// and of the guard use it, with the signals blocked. Nothing here can fail.
+// Signals: their kinds, pending signals, and the terminal that sends some. The main threads of
+// dlock and of the guard use it, with the signals blocked. Nothing here can fail.
 #pragma once
 #include <sys/types.h>
 #include <termios.h>
@@ -24,8 +24,8 @@ inline bool ignored_by_default(int signal) noexcept {
 }
 
 // Returns whether no process could continue the group of `member` (dlock) if the group stopped. The
-// kernel's own check does not work here: it counts the guard, the job's parent in another group of the
-// session, as such a process. So this checks only dlock's ancestors.
+// kernel's own check does not work here: it counts the guard, the job's parent in another group of
+// the session, as such a process. So this checks only dlock's ancestors.
 bool group_is_orphaned(pid_t member);
 
 // For blocked signals.
@@ -35,8 +35,8 @@ void deliver_pending(int signal);  // unblocks it for a moment
 // Stops or dies by the default action of `signal`. A pending CONT cancels a stop.
 void default_action(int signal);
 
-// A controlling terminal and its modes at dlock's start. dlock restores them when it killed the job,
-// which could not do it itself.
+// A controlling terminal and its modes at dlock's start. dlock restores them when it killed the
+// job, which could not do it itself.
 class TerminalModes {
  public:
   explicit TerminalModes(int tty);  // -1: no terminal

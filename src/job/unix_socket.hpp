@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unix sockets (unix(7)): abstract names, the peer's credentials, and descriptors that are sent with a
-// message.
+// Unix sockets (unix(7)): abstract names, the peer's credentials, and descriptors that are sent
+// with a message.
 #pragma once
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -53,8 +53,8 @@ class Attached {
     c->cmsg_len = CMSG_LEN(sizeof(int) * count);
     std::memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
   }
-  // For receiving: call prepare() before recvmsg(), and take() after it. Descriptors that could not be
-  // opened are lost; then the kernel sets MSG_CTRUNC.
+  // For receiving: call prepare() before recvmsg(), and take() after it. Descriptors that could not
+  // be opened are lost; then the kernel sets MSG_CTRUNC.
   void prepare(msghdr& h) {
     h.msg_control = control_;
     h.msg_controllen = sizeof control_;

@@ -255,8 +255,8 @@ void Announcer::still_waiting(const Waiting& waiting, Deadline now) {
   wait_line_.mark_shown(now);
 }
 
-// The store is unreachable, or its reply is malformed. Reports this once it has lasted for 2 s; again
-// each second on a terminal, elsewhere not before 10 min.
+// The store is unreachable, or its reply is malformed. Reports this once it has lasted for 2 s;
+// again each second on a terminal, elsewhere not before 10 min.
 void Announcer::unreachable(const std::string& why, Deadline now) {
   failing_since_ = std::min(failing_since_, now);
   if (now < later(failing_since_, 2s) || now < next_failing_ || plan_.output.quiet) return;

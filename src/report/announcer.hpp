@@ -8,12 +8,13 @@
 
 namespace dlock::run {
 
-// Returns whether the waiting line is redrawn each second, so that the Keeper should report as often.
+// Returns whether the waiting line is redrawn each second, so that the Keeper should report as
+// often.
 bool redraws(const Plan&);
 
 // Informs the user about one lock and its job: messages, status lines and history. The Supervisor
-// calls it on the main thread with what happens and what Policy decides. It decides nothing, none of
-// its calls blocks, and none can fail.
+// calls it on the main thread with what happens and what Policy decides. It decides nothing, none
+// of its calls blocks, and none can fail.
 class Announcer {
  public:
   Announcer(const Plan&, Output&);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --metrics-file: figures about the runs of one key in the text format of Prometheus, for the textfile
-// collector of node_exporter. The Supervisor calls it on the main thread.
+// --metrics-file: figures about the runs of one key in the text format of Prometheus, for the
+// textfile collector of node_exporter. The Supervisor calls it on the main thread.
 #pragma once
 #include <future>
 #include "core/error.hpp"
@@ -10,8 +10,8 @@
 namespace dlock::run {
 
 // Replaces the file by a rename: no reader sees half a file, and a full disk leaves the old file.
-// Counters continue from the values in the file for this key. A concurrent writer waits its turn for
-// a quarter of a second at most.
+// Counters continue from the values in the file for this key. A concurrent writer waits its turn
+// for a quarter of a second at most.
 class Metrics {
  public:
   explicit Metrics(const Plan& plan) : plan_(plan) {}

@@ -17,9 +17,9 @@ namespace dlock::run {
 // How long dlock waits at its end for a stalled reader of stderr or --status.
 inline constexpr Duration exit_flush_time = std::chrono::seconds{2};
 
-// The output about one acquisition: messages on stderr, one JSON object per line for --status, and the
-// history for --trace. Any thread may call it. Only flush() waits for a reader, with a bound; a line
-// that does not fit is dropped.
+// The output about one acquisition: messages on stderr, one JSON object per line for --status, and
+// the history for --trace. Any thread may call it. Only flush() waits for a reader, with a bound; a
+// line that does not fit is dropped.
 class Output {
  public:
   explicit Output(const Plan&);
@@ -31,10 +31,10 @@ class Output {
   void status(const char* name, Fields = {}, const std::string& milestone = {});
   std::string age() const;  // the time since dlock started
 
-  // Writes one line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. `invoke` comes
-  // first, then exactly one of ok, fail and info (unknown). If an acquire waits, `queued` comes
-  // between, once the store has replied that the attempt waits. Modes other than exclusive add mode
-  // and limit. The owner is the owner of the last attempt or grant.
+  // Writes one line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. `invoke`
+  // comes first, then exactly one of ok, fail and info (unknown). If an acquire waits, `queued`
+  // comes between, once the store has replied that the attempt waits. Modes other than exclusive
+  // add mode and limit. The owner is the owner of the last attempt or grant.
   void trace(const char* ev, const char* f, Fields = {});
   void trace_attempt(const Owner&);  // an acquisition begins
   void trace_granted(const Lease&);

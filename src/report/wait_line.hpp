@@ -18,13 +18,14 @@ struct WaitText {
   std::string until{}, position{};  // "up to 1h", "(position 2)"; may be empty
 
   std::string whole() const;
-  // Returns the text in fewer than `width` columns: a line that wraps could not be redrawn. It drops
-  // whole words: first what the user knows anyway, then the position, then the last words of WHY.
+  // Returns the text in fewer than `width` columns: a line that wraps could not be redrawn. It
+  // drops whole words: first what the user knows anyway, then the position, then the last words of
+  // WHY.
   std::string fitted(std::size_t width) const;
 };
 
-// Shortens a text to `longest` bytes (a text never has more columns than bytes): the first words and
-// "...". It cuts only a first word that is too long, between two characters.
+// Shortens a text to `longest` bytes (a text never has more columns than bytes): the first words
+// and "...". It cuts only a first word that is too long, between two characters.
 std::string shortened(std::string_view text, std::size_t longest);
 
 class WaitLine {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment variables that show a job which locks it runs under, among them
-// DLOCK_GRANTS. dlock writes them for its job. A dlock inside of the job reads them. Nothing here can fail: what
+// The environment variables that show a job which locks it runs under, among them DLOCK_GRANTS.
+// dlock writes them for its job. A dlock inside of the job reads them. Nothing here can fail: what
 // cannot be read is left out. Only the main thread calls these functions.
 #pragma once
 #include <sys/types.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words between the parts of a run. Events are what happens to a lock and its job: Policy decides
-// by them, and Announcer shows them to the user. Actions are what Policy answers: Supervisor, Keeper
-// and Guard carry them out. All are values; a Keeper event passes from its thread to the main thread.
+// The words between the parts of a run. Events are what happens to a lock and its job: Policy
+// decides by them, and Announcer shows them to the user. Actions are what Policy answers:
+// Supervisor, Keeper and Guard carry them out. All are values; a Keeper event passes from its
+// thread to the main thread.
 #pragma once
 #include <sys/types.h>
 #include <array>

@@ -142,8 +142,8 @@ void Keeper::work() {
   backend_.reset();
 }
 
-// The interrupt descriptor is readable from the start, so the try never blocks. If another process is
-// in the middle of a change, the thread waits for it later.
+// The interrupt descriptor is readable from the start, so the try never blocks. If another process
+// is in the middle of a change, the thread waits for it later.
 bool Keeper::try_now() {
   ::eventfd_write(wake_keeper_.get(), 1);
   open();

@@ -31,8 +31,8 @@ class Keeper {
   bool try_now();
   const FailedCall& failed() const noexcept { return failed_; }
   // Starts the thread, which continues where try_now() ended. If no thread is available an event
-  // reports the end of the wait. If the lock is held already nothing changes, and the caller may try
-  // again.
+  // reports the end of the wait. If the lock is held already nothing changes, and the caller may
+  // try again.
   void start();
   bool started() const noexcept { return started_; }
   // The wait failed before the thread existed, and an event says why. Only for use before start().

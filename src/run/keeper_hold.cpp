@@ -9,8 +9,8 @@ namespace dlock::run {
 
 using namespace std::chrono_literals;
 
-// Renews once; false: the lock is lost. An error changes only the time of the next try. The deadline
-// stays, so doing nothing is safe.
+// Renews once; false: the lock is lost. An error changes only the time of the next try. The
+// deadline stays, so doing nothing is safe.
 bool Keeper::renew() {
   Result<Renewal> answer = fail(Errc::internal, "");
   output_.trace("invoke", "renew");
@@ -104,8 +104,8 @@ void Keeper::detach(const action::Detach& order) {
   finish(event::DetachDone{.confirmed = true});
 }
 
-// Repeats the release until the store replies. Ends early at `end`, after an error that a retry does
-// not fix, and for a new request.
+// Repeats the release until the store replies. Ends early at `end`, after an error that a retry
+// does not fix, and for a new request.
 Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) {
   output_.trace("invoke", "release");
   bool unanswered = false;  // an earlier try may have released it: then "not held" is a success

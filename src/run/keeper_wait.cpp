@@ -58,9 +58,9 @@ void Keeper::accept(const Granted& granted) {
 }
 
 // Records the start for --once-per, after the grant and before the job starts. False: nothing may
-// start; the lock was released, and an event says why. Other holders (readers, permits, nested runs)
-// may record a start between our two requests: then dlock decides again. If the fate of our record
-// is unknown, nothing starts. If the withdrawal fails too, this period has no start at all.
+// start; the lock was released, and an event says why. Other holders (readers, permits, nested
+// runs) may record a start between our two requests: then dlock decides again. If the fate of our
+// record is unknown, nothing starts. If the withdrawal fails too, this period has no start at all.
 bool Keeper::note_start(const Lease& lease) {
   const auto refused = [&](int status, const std::string& why, bool busy) {
     (void)twice([&] { return backend_->release(lease); });
@@ -119,8 +119,8 @@ std::string Keeper::withdraw_start(const Lease& lease) {
   return *done == Noted::yes ? "" : "another start was noted since";
 }
 
-// Withdraws the start of a command that was not started, or failed. If the store does not confirm it,
-// the start stays recorded and counts for its period.
+// Withdraws the start of a command that was not started, or failed. If the store does not confirm
+// it, the start stays recorded and counts for its period.
 void Keeper::forget_recorded_start(const Lease& lease) {
   const std::string why = withdraw_start(lease);
   if (why.empty()) return;
@@ -136,7 +136,8 @@ void Keeper::fail_wait(const Error& e) {
 
 // Ends the wait after one try, or after an error that a retry does not fix.
 void Keeper::give_up_wait(const Error& e) {
-  // If nothing was ever sent there is nothing to undo. Otherwise try once: what stays ends by its ttl.
+  // If nothing was ever sent there is nothing to undo. Otherwise try once: what stays ends by its
+  // ttl.
   const bool unknown = e.code == Errc::timed_out || e.code == Errc::protocol;
   // With several keys, the first may be held and the error be that of the second.
   if (wait_.reached() || unknown || plan_.several()) (void)waiter_->cancel();
@@ -150,16 +151,16 @@ void Keeper::end_busy(const Busy& busy) {
   finish(event::WaitEnded{plan_.conflict_status, true, output_.busy_line(busy.holder, busy.why)});
 }
 
-// Ends the wait because of --max-waiters. If the cancellation fails, the entry in the queue expires by
-// its patience.
+// Ends the wait because of --max-waiters. If the cancellation fails, the entry in the queue expires
+// by its patience.
 void Keeper::end_crowded(const Waiting& last) {
   (void)twice([&] { return waiter_->cancel(); });
   output_.trace("fail", "acquire");
   finish(event::WaitEnded{plan_.conflict_status, true, output_.crowded_line(last)});
 }
 
-// A waiter that sleeps in the queue gets no reply. So shortly before the end of the wait this asks the
-// store whether it is reachable, and which owner holds the lock.
+// A waiter that sleeps in the queue gets no reply. So shortly before the end of the wait this asks
+// the store whether it is reachable, and which owner holds the lock.
 Result<Progress> Keeper::inspect_key(Waiting last) {
   last.sent_at = Clock::now();
   const auto view = backend_->inspect(plan_.request.key);
@@ -237,8 +238,8 @@ void Keeper::acquire() {
 }
 
 // Returns how long the next poll may sleep before the Keeper reports the current state: until the
-// first report, then until the user gets the next line, but not beyond the last query or the end of a
-// short wait. Each report costs the store a request per waiter. So it comes each second on a
+// first report, then until the user gets the next line, but not beyond the last query or the end of
+// a short wait. Each report costs the store a request per waiter. So it comes each second on a
 // terminal, and in a log only when the next line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited,
                        const std::optional<Waiting>& last) const {

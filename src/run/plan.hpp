@@ -61,8 +61,8 @@ struct Plan : RunOptions {
   // run --handle: another process acquired the lock, and releases it.
   std::optional<Handle> handle;
 
-  // Without a job. false: dlock ends at once, and the store keeps the lock. true: dlock holds it until
-  // somebody asks for the end, or until max_hold is over.
+  // Without a job. false: dlock ends at once, and the store keeps the lock. true: dlock holds it
+  // until somebody asks for the end, or until max_hold is over.
   bool holds_until_asked = false;
   Duration max_hold{};  // zero: no limit
 

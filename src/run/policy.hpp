@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes every decision of `dlock run` and `dlock acquire`: step(event, now) -> actions. It is pure: it
-// has no clock, no descriptor and no process, and nothing in it can fail. The Supervisor calls it on
-// the main thread, and carries out the actions in their order.
+// Makes every decision of `dlock run` and `dlock acquire`: step(event, now) -> actions. It is pure:
+// it has no clock, no descriptor and no process, and nothing in it can fail. The Supervisor calls
+// it on the main thread, and carries out the actions in their order.
 #pragma once
 #include <optional>
 #include <utility>

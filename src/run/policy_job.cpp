@@ -165,8 +165,8 @@ void Policy::on(const event::Tick&, Deadline now) {
       announce(Note::descendants);
     notice_at_ = dying ? later(now, next_notice) : no_deadline;
   }
-  // The store granted the lock to others long ago, and the guard goes on alone. Without a guard only
-  // dlock can end the tree and hold the locks of the runs in it, so it does not give up.
+  // The store granted the lock to others long ago, and the guard goes on alone. Without a guard
+  // only dlock can end the tree and hold the locks of the runs in it, so it does not give up.
   if (dying && phase_ != Phase::own_sweep && now >= later(deadline_, grace_to_die)) {
     gave_up_ = true;
     return end(result());

@@ -41,8 +41,8 @@ Outcome run(const Plan& given) {
     const GuardedLock lock{plan.request.key, plan.request.ttl, plan.timing.kill_after};
     (new Guard(Channel(std::move(theirs)), entry, plan, lock, of_guard))->run();
   }
-  // The guard calls this, too. If the guard is stopped before its first call and dlock dies, its group
-  // becomes orphaned, and then the kernel continues it.
+  // The guard calls this, too. If the guard is stopped before its first call and dlock dies, its
+  // group becomes orphaned, and then the kernel continues it.
   ::setpgid(guard, guard);
   theirs.reset();
   of_guard.clear();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry points of run/: what dlock does under a lock. Call one of them before any thread exists,
-// with the signal mask and dispositions that dlock was started with, and then call finish(). Each
-// returns how dlock has to end, also after a failure; the user has got a message on stderr then.
+// The entry points of run/: what dlock does under a lock. Call one of them before any thread
+// exists, with the signal mask and dispositions that dlock was started with, and then call
+// finish(). Each returns how dlock has to end, also after a failure; the user has got a message on
+// stderr then.
 #pragma once
 #include <functional>
 #include <string>
@@ -22,8 +23,8 @@ struct GrantSink {
 };
 
 // Acquires the lock without a command and prints the grant once. If printing fails it releases the
-// lock, and the status is 125. Detached: it ends with 0. Attached (--hold): it holds until stdin ends
-// (status 0), a signal comes (ends by that signal) or the lock is lost (123).
+// lock, and the status is 125. Detached: it ends with 0. Attached (--hold): it holds until stdin
+// ends (status 0), a signal comes (ends by that signal) or the lock is lost (123).
 Outcome acquire(const Plan&, const GrantSink&);
 
 struct KeepOptions {

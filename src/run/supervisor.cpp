@@ -91,7 +91,8 @@ FailedCall Supervisor::failed() const {
 }
 
 Outcome Supervisor::run() {
-  // If the store is this machine, the first try needs no thread. The guard sets itself up meanwhile.
+  // If the store is this machine, the first try needs no thread. The guard sets itself up
+  // meanwhile.
   const bool granted = !hold_ && plan_.traits.liveness == Liveness::process &&
                        plan_.splay <= Duration{} && keeper_.try_now();
   if (granted) turn();
@@ -123,8 +124,8 @@ Outcome Supervisor::run() {
 }
 
 // Reads the clock once, then handles the events, then what is due at that time. A dlock that was
-// stopped may wake up after a deadline on which the guard acted long ago: dlock must read the guard's
-// messages before it compares deadlines with the clock.
+// stopped may wake up after a deadline on which the guard acted long ago: dlock must read the
+// guard's messages before it compares deadlines with the clock.
 void Supervisor::turn() {
   const Deadline now = Clock::now();
   if (now >= thread_at_) {
@@ -155,12 +156,12 @@ void Supervisor::step(const Event& e, Deadline now) {
 }
 
 // Stops dlock as the job was stopped. When the job goes on, the guard reports it and then sends us
-// CONT. That CONT cancels a pending stop. If it came before the stop was pending, the guard's message
-// is here already, and this function reads it.
+// CONT. That CONT cancels a pending stop. If it came before the stop was pending, the guard's
+// message is here already, and this function reads it.
 //
 // 1. dlock checks for a CONT and for messages of the guard;  2. the user's CONT comes;  3. dlock
-//    makes its stop pending, which drops the CONT (a SIGSTOP is never pending; then the guard's CONT
-//    came in step 2): dlock stays stopped until the next CONT.
+//    makes its stop pending, which drops the CONT (a SIGSTOP is never pending; then the guard's
+//    CONT came in step 2): dlock stays stopped until the next CONT.
 void Supervisor::stop() {
   announcer_.clear_line();
   output_.flush(100ms);
@@ -213,8 +214,8 @@ void Supervisor::from_user(std::vector<Event>& out) {
     }
     // The guard sends this CONT when the job goes on.
     if (s->ssi_signo == SIGCONT && static_cast<pid_t>(s->ssi_pid) == guard_pid_) continue;
-    // The kernel queues a signal once, with its first sender: the terminal's HUP may have been merged
-    // into the HUP of a process.
+    // The kernel queues a signal once, with its first sender: the terminal's HUP may have been
+    // merged into the HUP of a process.
     const bool hung_up = s->ssi_signo == SIGHUP && modes_.terminal_is_gone();
     out.emplace_back(
         event::Signal{static_cast<int>(s->ssi_signo), s->ssi_code == SI_KERNEL || hung_up});
@@ -335,14 +336,14 @@ void Supervisor::dismiss_guard() {
     }
     if (got != Channel::ReceiveResult::closed) ::kill(guard_pid_, SIGKILL);
   }
-  // The guard has closed the channel, so it is almost dead. If closing another descriptor hangs on a
-  // dead file server, dlock exits first.
+  // The guard has closed the channel, so it is almost dead. If closing another descriptor hangs on
+  // a dead file server, dlock exits first.
   const Fd pin(static_cast<int>(::syscall(SYS_pidfd_open, guard_pid_, 0)));
   pollfd p{pin.get(), POLLIN, 0};
   if (pin) wait_until({&p, 1}, later(Clock::now(), 2s));
   // If a reader of /proc knows the guard when dlock reaps it, the kernel spins until the guard's
-  // second thread has dropped its part: with SCHED_FIFO on one processor for ever. So let that thread
-  // run first.
+  // second thread has dropped its part: with SCHED_FIFO on one processor for ever. So let that
+  // thread run first.
   ::sched_yield();
   int status = 0;
   if (::waitpid(guard_pid_, &status, pin ? WNOHANG : 0) == guard_pid_ && WIFSIGNALED(status))
@@ -360,9 +361,9 @@ void Supervisor::end(Outcome outcome) {
 
 // ---- the guard is dead -------------------------------------------------------------------------
 
-// Returns whether the child is no part of the job: it existed when dlock started, or it is an orphan
-// of such a process and older than the guard. An orphan that began later looks like a member of the
-// job. It is treated as a member, because the promise about the job counts more.
+// Returns whether the child is no part of the job: it existed when dlock started, or it is an
+// orphan of such a process and older than the guard. An orphan that began later looks like a member
+// of the job. It is treated as a member, because the promise about the job counts more.
 bool Supervisor::foreign(pid_t child) const {
   const auto process = process_stat(child);
   const ProcessId id = process ? process->id : ProcessId{child};
@@ -372,12 +373,12 @@ bool Supervisor::foreign(pid_t child) const {
 }
 
 // Kills the dead guard's tree, which dlock has inherited. ECHILD would be the proof of its end, but
-// children from before dlock's start must live. So the list must be empty three times in a row, after
-// everything was reaped. When a member dies its children become ours a moment later, one generation
-// after the other. No event reports that, so the list is read each millisecond. After 20 ms without
-// a change the members are in an uninterruptible state; Policy sends SweepOwn again, less and less
-// often. It also does so after 200 rounds, for a job that forks without end: signals and deadlines
-// must not wait for that.
+// children from before dlock's start must live. So the list must be empty three times in a row,
+// after everything was reaped. When a member dies its children become ours a moment later, one
+// generation after the other. No event reports that, so the list is read each millisecond. After 20
+// ms without a change the members are in an uninterruptible state; Policy sends SweepOwn again,
+// less and less often. It also does so after 200 rounds, for a job that forks without end: signals
+// and deadlines must not wait for that.
 void Supervisor::sweep_own() {
   reap_guard();
   auto cgroup = JobCgroup::find(guard_pid_);

@@ -19,8 +19,8 @@
 namespace dlock::run {
 
 // dlock's main thread while it waits and holds, with a job or without. It collects the events of
-// Keeper, user and guard, lets Policy decide with one `now`, and carries out the actions. It calls no
-// client library, and every wait has a bound. No other thread forks, waits for children or sends
+// Keeper, user and guard, lets Policy decide with one `now`, and carries out the actions. It calls
+// no client library, and every wait has a bound. No other thread forks, waits for children or sends
 // signals.
 class Supervisor {
  public:
@@ -80,8 +80,8 @@ class Supervisor {
   Outcome outcome_{};
 };
 
-// Makes a Supervisor and runs it to its end. Returns at once if an output file cannot be opened, or if
-// a system call failed that it depends on; the user gets a message.
+// Makes a Supervisor and runs it to its end. Returns at once if an output file cannot be opened, or
+// if a system call failed that it depends on; the user gets a message.
 Outcome supervise(const Plan&, const Entry&, const PreexistingProcesses&, Output&, Channel guard,
                   pid_t guard_pid, InnerHolds&, JoblessHold*);
 

@@ -10,8 +10,8 @@
 
 namespace dlock::run {
 
-// When a lease is renewed and when a job is ended, measured from the sending of the last request that
-// the store confirmed:
+// When a lease is renewed and when a job is ended, measured from the sending of the last request
+// that the store confirmed:
 //
 //   0        renew_every               term_at            kill_at      proven            ttl
 //   |------------|------------- ... ------|------------------|------------|---------------|
@@ -39,18 +39,18 @@ enum class EndsBy { lease, descriptor };
 // their values and the largest values that would fit.
 Result<Timing> plan_timing(const TimingOptions&, Duration proven, EndsBy);
 
-// Returns when to renew a lease that lasts until `deadline`: renew_every after its request was sent,
-// which the deadline shows, but at the latest renew_every from now, and at the earliest an eighth of
-// renew_every from now. A deadline may be later than `proven` predicts (a new session of ZooKeeper is
-// known for all of its timeout); the next renewal's may not be.
+// Returns when to renew a lease that lasts until `deadline`: renew_every after its request was
+// sent, which the deadline shows, but at the latest renew_every from now, and at the earliest an
+// eighth of renew_every from now. A deadline may be later than `proven` predicts (a new session of
+// ZooKeeper is known for all of its timeout); the next renewal's may not be.
 Deadline next_renewal(const Timing&, Deadline deadline, Deadline now) noexcept;
 inline auto renewals(const Timing& t) {  // next_renewal() as a function, for several()
   return [t](Deadline deadline, Deadline now) { return next_renewal(t, deadline, now); };
 }
 
-// Decides when dlock kills a guard that did not end the job in time, because the guard is stopped or
-// stuck: half a margin after the time when the guard should have sent KILL. Killing the guard kills
-// the job. Pure, like Policy, which calls it.
+// Decides when dlock kills a guard that did not end the job in time, because the guard is stopped
+// or stuck: half a margin after the time when the guard should have sent KILL. Killing the guard
+// kills the job. Pure, like Policy, which calls it.
 class GuardWatchdog {
  public:
   explicit GuardWatchdog(Duration margin) : half_(margin / 2) {}

@@ -73,8 +73,8 @@ class WaitEnd {
     return limited() || reached_ ? until() : later(began_, rules_.connect);
   }
 
-  // For a wait that is over. true: the store says that the lock was busy to the end. false: there is
-  // no recent reply.
+  // For a wait that is over. true: the store says that the lock was busy to the end. false: there
+  // is no recent reply.
   bool busy() const noexcept {
     constexpr auto rounding = std::chrono::milliseconds{1};
     return limited() && answered_ >= over_at() - last_query - rounding;

@@ -3,9 +3,9 @@
 //
 // A Backend is one connection to a store with one recipe. A single thread uses it: in a run the
 // Keeper, in other commands the main thread. It has no callbacks. Any call may take as long as the
-// network does, so nothing that must happen on time may wait for it. Every call can be repeated: the
-// store recognises by the owner id a request whose reply was lost. No destructor releases anything,
-// because a release can fail.
+// network does, so nothing that must happen on time may wait for it. Every call can be repeated:
+// the store recognises by the owner id a request whose reply was lost. No destructor releases
+// anything, because a release can fail.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -31,8 +31,8 @@ struct Granted {
   int hold_fd = -1;
   // Readable: the lock has changed (forced release, revocation); call renew() at once. -1: none.
   int alarm_fd = -1;
-  // If several keys were taken together: the leases of all keys but the first, and the open files of
-  // all keys.
+  // If several keys were taken together: the leases of all keys but the first, and the open files
+  // of all keys.
   std::vector<Lease> more_leases{};
   std::vector<int> more_holds{};
 };
@@ -41,8 +41,8 @@ struct Waiting {
   std::optional<HolderView> holder;  // one of the holders in the way
   // What else is in the way, for people: "the server restarted 12s ago; grants resume in 48s".
   std::string why{};
-  // A time before the newest request was sent whose reply came during this poll. Deadline{}: no reply
-  // came, and the other fields show what was known before.
+  // A time before the newest request was sent whose reply came during this poll. Deadline{}: no
+  // reply came, and the other fields show what was known before.
   Deadline sent_at{};
 };
 struct Busy {
@@ -56,9 +56,9 @@ using Progress = std::variant<Granted, Waiting, Busy>;
 class Waiter {
  public:
   virtual ~Waiter() = default;  // closes connections; does not cancel
-  // Blocks until the lock is granted, `slice` is over or Settings::interrupt_fd is readable. Slice 0:
-  // one try. Returns Busy only for a Request that does not wait. An Error means that the state is
-  // unknown: poll again, or cancel.
+  // Blocks until the lock is granted, `slice` is over or Settings::interrupt_fd is readable. Slice
+  // 0: one try. Returns Busy only for a Request that does not wait. An Error means that the state
+  // is unknown: poll again, or cancel.
   virtual Result<Progress> poll(Duration slice) = 0;
   // Leaves the queue, and releases a grant that came meanwhile. Idempotent. After this call only
   // cancel(): a new attempt enqueues a Request with another owner.
@@ -89,8 +89,8 @@ struct Starts {
   std::int64_t now = 0;
   std::optional<Start> last;  // the newest start
 };
-// A change of the record from `was` to `is`; nullopt: no record. The store makes it only if the record
-// still is `was`. A record that is not needed any more counts as no record.
+// A change of the record from `was` to `is`; nullopt: no record. The store makes it only if the
+// record still is `was`. A record that is not needed any more counts as no record.
 struct StartChange {
   std::optional<Start> was, is;
   // Returns whether the store may make the change when its record is `noted`. True also if that is
@@ -107,12 +107,13 @@ struct Finding {
   std::string advice;  // empty when good
 };
 
-// What the Backend of a store that may become unreachable, or lose data, reports beside its replies.
+// What the Backend of a store that may become unreachable, or lose data, reports beside its
+// replies.
 struct Health {
-  // Readable while a lock is held: the store became unreachable, or something else happened that all
-  // holders notice together. The holder must renew soon, at a random moment; the renewal clears it.
-  // The Backend owns the descriptor, which stays the same for its lifetime; -1: none. For use after a
-  // grant.
+  // Readable while a lock is held: the store became unreachable, or something else happened that
+  // all holders notice together. The holder must renew soon, at a random moment; the renewal clears
+  // it. The Backend owns the descriptor, which stays the same for its lifetime; -1: none. For use
+  // after a grant.
   int outage_fd = -1;
   // At the last request the store granted nothing to anybody (a grace period). A wait that ends in
   // this state is "unavailable", not "busy".
@@ -137,13 +138,13 @@ class Backend {
   // request.
   virtual Result<std::unique_ptr<Waiter>> enqueue(const Request&) = 0;
 
-  // Asks for `ttl` from now on. For an attached lock with no_deadline it only checks that the record
-  // is still ours. It never revives a lease that has ended.
+  // Asks for `ttl` from now on. For an attached lock with no_deadline it only checks that the
+  // record is still ours. It never revives a lease that has ended.
   virtual Result<Renewal> renew(const Lease&, Duration ttl) = 0;
 
-  // Lets the lock last for `ttl` from now on without this process, longer or shorter than before, and
-  // without its lock-delay. Errc::usage: by its Traits no lock outlives the process, or not for so
-  // long. An Error leaves the lock unchanged. `end`: as for release().
+  // Lets the lock last for `ttl` from now on without this process, longer or shorter than before,
+  // and without its lock-delay. Errc::usage: by its Traits no lock outlives the process, or not for
+  // so long. An Error leaves the lock unchanged. `end`: as for release().
   virtual Result<Renewal> detach(const Lease&, Duration ttl,
                                  std::optional<RunEnd> end = std::nullopt) = 0;
 
@@ -151,12 +152,12 @@ class Backend {
   // renewal.
   virtual bool alarmed(const Lease&) { return true; }
 
-  // `end`: how the job under this lease ended. With Traits::keeps_last_run the same request records it
-  // as the last run of the key, but only if the lease was in force, and not over a newer token.
+  // `end`: how the job under this lease ended. With Traits::keeps_last_run the same request records
+  // it as the last run of the key, but only if the lease was in force, and not over a newer token.
   virtual Result<Released> release(const Lease&, std::optional<RunEnd> end = std::nullopt) = 0;
 
-  // For operators: removes the holder with this token, or all holders, without lock-delay. The fence
-  // stays.
+  // For operators: removes the holder with this token, or all holders, without lock-delay. The
+  // fence stays.
   virtual Result<Released> force_release(const Key&, std::optional<FencingToken>) = 0;
 
   // Returns valid if this grant is in force now.
@@ -171,18 +172,20 @@ class Backend {
   // Returns a key by its name in the store. nullopt: it is gone, or it is not a key of dlock.
   virtual Result<std::optional<KeyView>> inspect_name(const std::string& name);
 
-  // Asks the present holders of the key to stop (Kept::revoked). The request names their grants, so a
-  // late or repeated request never asks a later holder. Errc::usage: the recipe does not support it.
+  // Asks the present holders of the key to stop (Kept::revoked). The request names their grants, so
+  // a late or repeated request never asks a later holder. Errc::usage: the recipe does not support
+  // it.
   virtual Result<Released> revoke(const Key&);
 
   // --once-per: reads the record of the last start. Errc::usage if Traits::starts is false.
   virtual Result<Starts> starts(const Key&);
   // Makes the change if the lease is in force and the change fits the record; else it changes
-  // nothing. Other holders may record a start between starts() and this call. After an Error: repeat.
+  // nothing. Other holders may record a start between starts() and this call. After an Error:
+  // repeat.
   virtual Result<Noted> note_start(const Lease&, const StartChange&);
 
-  // Removes all data of the key, also the fence; a missing key is no error. Only for a key that nobody
-  // will ever use again (bench), because a token must never fall.
+  // Removes all data of the key, also the fence; a missing key is no error. Only for a key that
+  // nobody will ever use again (bench), because a token must never fall.
   virtual Result<void> erase(const Key&);
 
   // Checks whether this store is fit for locks (--doctor). Error: the store is unreachable.

@@ -13,8 +13,8 @@
 
 namespace dlock {
 
-// The credentials and TLS files for a store. If the store refuses a secret that came from a file, the
-// Backend reads the file again.
+// The credentials and TLS files for a store. If the store refuses a secret that came from a file,
+// the Backend reads the file again.
 struct Secrets {
   // Empty: use the URL's, else the service's own source (a variable, a file).
   std::string password{};
@@ -30,8 +30,8 @@ struct Secrets {
 struct Settings : Secrets {
   Duration op_timeout{5'000'000};  // one exchange with the store
   Duration connect_timeout{5'000'000};
-  // A descriptor for poll(2). While it is readable every wait returns early. The Backend does not read
-  // from it.
+  // A descriptor for poll(2). While it is readable every wait returns early. The Backend does not
+  // read from it.
   int interrupt_fd = -1;
 };
 
@@ -44,9 +44,9 @@ struct Access {
   std::string_view in_clear{};  // a warning for users who log in without TLS; empty: none
 };
 
-// URL items (`?name=value`) that share one rule. To add an item to a store, add a row to `items` in its
-// factory.hpp, and read the value in its options.cpp. Whatever judges or reads an item uses this row. A
-// test compares the rows with the store's manual page.
+// URL items (`?name=value`) that share one rule. To add an item to a store, add a row to `items` in
+// its factory.hpp, and read the value in its options.cpp. Whatever judges or reads an item uses
+// this row. A test compares the rows with the store's manual page.
 struct UrlItem {
   enum Type { text, yes_no, number, duration, choice, identifier, host };
   std::string_view names;  // "tls_ca tls_cert tls_key"; `where.`: every `where.NAME`
@@ -57,8 +57,8 @@ struct UrlItem {
   std::string_view usual{};    // the default value; empty: none
   std::string_view recipes{};  // the recipes that know it, "lease insert"; empty: all
   std::string_view allowed{};  // how a refusal names the allowed values; empty: by the type
-  // Not empty: only a URL with a unix socket may have it. The text says where others have the value:
-  // "/DB behind the host".
+  // Not empty: only a URL with a unix socket may have it. The text says where others have the
+  // value: "/DB behind the host".
   std::string_view elsewhere{};
 
   bool covers(std::string_view name) const noexcept;
@@ -76,11 +76,11 @@ struct BackendFactory {
   std::span<const std::string_view> schemes;  // first is the canonical one
   std::span<const Traits> recipes;            // first is the default
   std::span<const UrlItem> items;             // all stores also know `recipe`, `prefix`, ...
-  // Judges everything in the URL that can be judged without a connection. Errc::usage; Errc::config: a
-  // file or variable that it needs is wrong.
+  // Judges everything in the URL that can be judged without a connection. Errc::usage;
+  // Errc::config: a file or variable that it needs is wrong.
   Result<void> (*check)(const Url&, const Traits&, const Settings&);
-  // Makes a Backend, which connects at its first call. It judges the URL, too. `url` may be destroyed
-  // after the call: copy what you need.
+  // Makes a Backend, which connects at its first call. It judges the URL, too. `url` may be
+  // destroyed after the call: copy what you need.
   Result<std::unique_ptr<Backend>> (*open)(const Url&, const Traits&, const Settings&);
   // Returns the client libraries that it uses, with the versions that run now: "OpenSSL 3.0.17".
   // nullptr: it uses none, or another family lists them.
@@ -90,8 +90,8 @@ struct BackendFactory {
   // Returns what a first lock would create at a place that the user named, and may have misspelt;
   // empty: nothing. `locks`: a lock follows, which reports itself why it creates nothing.
   std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
-  // Rewrites URL forms of other clients of this store into the form that dlock knows. It leaves what
-  // it does not know, and check() refuses that.
+  // Rewrites URL forms of other clients of this store into the form that dlock knows. It leaves
+  // what it does not know, and check() refuses that.
   void (*translate)(Url&) = nullptr;
 };
 
@@ -109,8 +109,9 @@ std::span<const AbsentBackend> absent_backends() noexcept;
 // Returns the client libraries of all families in this binary.
 std::vector<std::string> libraries();
 
-// Chooses the factory and recipe for a URL. A non-empty `recipe` overrides `?recipe=`. Errc::usage: an
-// unknown scheme, item or recipe; the message lists the known ones, or says how to build the family.
+// Chooses the factory and recipe for a URL. A non-empty `recipe` overrides `?recipe=`. Errc::usage:
+// an unknown scheme, item or recipe; the message lists the known ones, or says how to build the
+// family.
 struct Choice {
   const BackendFactory* factory;
   const Traits* traits;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dlock fence`: keeps the newest fencing token that a resource has seen in a file, and locks that file
-// while a command works on the resource. It is a Backend, so that `run` does the waiting and its guard
-// holds the lock to the end of the command.
+// `dlock fence`: keeps the newest fencing token that a resource has seen in a file, and locks that
+// file while a command works on the resource. It is a Backend, so that `run` does the waiting and
+// its guard holds the lock to the end of the command.
 //
 // The file has two slots of 4096 bytes: "dlock-fence1 <number of the record> <token> <checksum>",
 // padded with spaces and a newline. The record with the greater number and a valid checksum is in
-// force. A new record overwrites the other slot and is fsynced before the command starts. So a crash
-// at any moment, even of the machine, leaves the old token or the new one.
+// force. A new record overwrites the other slot and is fsynced before the command starts. So a
+// crash at any moment, even of the machine, leaves the old token or the new one.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,8 +16,8 @@ namespace dlock {
 
 extern const Traits fence_traits;
 
-// Opens the Backend for one command with this token. Its first poll returns Errc::stale if the file has
-// a newer token: nothing may run. Errc::denied or cannot_create: the file cannot be used.
+// Opens the Backend for one command with this token. Its first poll returns Errc::stale if the file
+// has a newer token: nothing may run. Errc::denied or cannot_create: the file cannot be used.
 std::unique_ptr<Backend> fence_file(std::string path, FencingToken token, const Settings&);
 
 }  // namespace dlock

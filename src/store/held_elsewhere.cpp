@@ -43,8 +43,8 @@ class Borrowed final : public Wrapped {
   Result<std::unique_ptr<Waiter>> enqueue(const Request& r) override {
     return std::make_unique<BorrowedWaiter>(*inner_, r, handle_.lease(r.key));
   }
-  // The other process releases the lock. But if it did so while the command ran, exclusion had ended,
-  // and a message says so.
+  // The other process releases the lock. But if it did so while the command ran, exclusion had
+  // ended, and a message says so.
   Result<Released> release(const Lease& lease, std::optional<RunEnd>) override {
     TRY(valid, inner_->check(lease.key, lease.owner));
     return valid == Validity::valid ? Released::yes : Released::was_not_held;
@@ -54,8 +54,8 @@ class Borrowed final : public Wrapped {
   const Handle handle_;
 };
 
-// An exclusive grant covers a shared request; a permit covers a request with the same limit. Any other
-// request would wait for its own ancestor.
+// An exclusive grant covers a shared request; a permit covers a request with the same limit. Any
+// other request would wait for its own ancestor.
 Result<void> covers(const InheritedGrant& outer, const Request& r) {
   const auto refuse = [&](std::string_view held, std::string_view requested) {
     return fail(Errc::usage, fmt::format("{} is held {} by this command's own dlock, so it can "

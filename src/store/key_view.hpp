@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people see of a key: `inspect`, messages about a wait, and `release`. Values only. They never
-// decide who holds a lock: the deciding copy is in the store. The text in them is untrusted.
+// What people see of a key: `inspect`, messages about a wait, and `release`. Values only. They
+// never decide who holds a lock: the deciding copy is in the store. The text in them is untrusted.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -26,8 +26,8 @@ struct HolderView {
   // Why Backend::force_release cannot remove it, and what ends it, for people; empty: it can.
   std::string stays_because{};
   Identity who;
-  // Lease and lock-delay are over, or a process without lock-delay is gone. Nothing holds the key any
-  // more, but the store has not removed the record yet.
+  // Lease and lock-delay are over, or a process without lock-delay is gone. Nothing holds the key
+  // any more, but the store has not removed the record yet.
   bool ended() const noexcept { return remaining && *remaining <= Duration{}; }
 };
 struct WaiterView {
@@ -47,12 +47,13 @@ struct KeyView {
   std::string unread{};
   // With Traits::keeps_last_run: the last run, by the newest token that was released.
   std::optional<LastRun> last_run{};
-  // The newest recorded start (Backend::note_start), by the store's clock, while the store keeps it.
+  // The newest recorded start (Backend::note_start), by the store's clock, while the store keeps
+  // it.
   std::optional<std::int64_t> noted_start{};
 };
 
-// Make the views for a store that keeps a LockState. `now` is on the store's clock. Holders that have
-// ended come last; dead waiters are left out.
+// Make the views for a store that keeps a LockState. `now` is on the store's clock. Holders that
+// have ended come last; dead waiters are left out.
 HolderView view(const LockState::Holder& holder, Micros now);
 WaiterView view(const LockState::Waiter& waiter);
 KeyView view(const LockState& state, std::string key, Micros now);

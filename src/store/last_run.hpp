@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of the last run of a job under a key. People see it in `inspect`; nothing is decided by it.
+// The record of the last run of a job under a key. People see it in `inspect`; nothing is decided
+// by it.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -143,9 +143,9 @@ bool Several::alarmed(const Lease&) {
   return any;
 }
 
-// Requests the release of each key until the store replies, and not again. If one key had no reply the
-// caller repeats the call, which must skip the released keys: the store would say that they are not
-// held. A key without a reply that is not held at the second call counts as released.
+// Requests the release of each key until the store replies, and not again. If one key had no reply
+// the caller repeats the call, which must skip the released keys: the store would say that they are
+// not held. A key without a reply that is not held at the second call counts as released.
 Result<Released> Several::release_all(std::optional<RunEnd> end) {
   using Release = Taken::Release;
   std::optional<Error> unknown;
@@ -169,8 +169,8 @@ bool Several::forget() {
   return std::exchange(missed_, false);
 }
 
-// Releases the keys of an earlier attempt. A key whose release is not confirmed would block our own new
-// attempt until its ttl is over. After an Error: call it again.
+// Releases the keys of an earlier attempt. A key whose release is not confirmed would block our own
+// new attempt until its ttl is over. After an Error: call it again.
 Result<void> Several::settle() {
   for (; !owed_.empty(); owed_.pop_back()) {
     const Lease& lease = owed_.back();
@@ -194,8 +194,8 @@ Result<Starts> Several::starts(const Key&) {
   return newest;
 }
 
-// Each key has a record of its own; the newest stands for all. If a new start does not fit one key, the
-// keys after it get no record. A withdrawal reaches all keys.
+// Each key has a record of its own; the newest stands for all. If a new start does not fit one key,
+// the keys after it get no record. A withdrawal reaches all keys.
 Result<Noted> Several::note_start(const Lease&, const StartChange& change) {
   const bool forth = change.was == newest_start_;
   Noted all = Noted::yes;
@@ -230,8 +230,8 @@ Result<std::optional<Waiting>> SeveralWaiter::renew_taken() {
   return std::optional<Waiting>{};
 }
 
-// Begins again under a new owner: a release or the cancel may arrive late, and would end the next grant
-// of the same owner.
+// Begins again under a new owner: a release or the cancel may arrive late, and would end the next
+// grant of the same owner.
 void SeveralWaiter::release_taken() {
   (void)all_.release_all();
   (void)all_.forget();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several keys taken together, all or none: a Backend in front of another, whose one lock represents
-// all keys.
+// Several keys taken together, all or none: a Backend in front of another, whose one lock
+// represents all keys.
 //
 // It takes them one by one in byte order. The order is the same for every client, so clients cannot
-// wait for each other in a circle. Meanwhile it renews the keys that it has. If it loses one of them it
-// releases all and begins again with another owner (lease.hpp), after the store has confirmed all
-// releases or their leases have expired. One attempt requests all keys under one owner. A recipe may
-// draw another owner for a key, so each lease has the owner of its key. The lease that represents all
-// is the lease of the first key given, with the earliest deadline of all.
+// wait for each other in a circle. Meanwhile it renews the keys that it has. If it loses one of
+// them it releases all and begins again with another owner (lease.hpp), after the store has
+// confirmed all releases or their leases have expired. One attempt requests all keys under one
+// owner. A recipe may draw another owner for a key, so each lease has the owner of its key. The
+// lease that represents all is the lease of the first key given, with the earliest deadline of all.
 #pragma once
 #include <functional>
 #include <memory>

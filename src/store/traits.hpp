@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recipe can do, and whether it can serve a request. Constant data: each family has a table of
-// Traits, and the command line, Policy and Keeper read it.
+// What a recipe can do, and whether it can serve a request. Constant data: each family has a table
+// of Traits, and the command line, Policy and Keeper read it.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,8 +14,8 @@ namespace dlock {
 
 // What ends the lock of a holder that is attached to a process.
 enum class Liveness {
-  // A descriptor: the kernel ends the lock with the last process that has it. There is no deadline and
-  // no renewal.
+  // A descriptor: the kernel ends the lock with the last process that has it. There is no deadline
+  // and no renewal.
   process,
   // A connection: the lock ends with it, or some time after the server last received data.
   connection,
@@ -34,8 +34,8 @@ struct Traits {
   bool detached = false;  // a lease can outlive the process that took it
   bool lock_delay = false;
   bool wakes = false;  // waiters sleep until it is their turn; false: they poll
-  // true: dlock adds a prefix to keys and encodes them. false: the key is the name that other programs
-  // use.
+  // true: dlock adds a prefix to keys and encodes them. false: the key is the name that other
+  // programs use.
   bool native = false;
   std::string_view weakness{};  // one sentence for --explain, inspect and the manual
   bool starts = false;          // records when a job was started (--once-per)
@@ -43,8 +43,8 @@ struct Traits {
   bool keeps_last_run = false;  // records how the job ended (Backend::release)
   // A historical algorithm, for use with programs that have it; each use prints a warning.
   bool legacy = false;
-  // Returns for how long of a ttl dlock can prove that it holds the lock, by what the URL says about
-  // the servers. A lock-delay that the same session must outlast makes it shorter. nullptr:
+  // Returns for how long of a ttl dlock can prove that it holds the lock, by what the URL says
+  // about the servers. A lock-delay that the same session must outlast makes it shorter. nullptr:
   // ttl - drift(ttl).
   Duration (*proves)(Duration ttl, Duration delay, const Url&) = nullptr;
   Duration proven_of(Duration ttl, Duration delay, const Url& url) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: writes whole texts, checks owners and modes, opens files that the user names. Any thread may
-// call these functions, but for home_directory(). Only write_all() may wait without a bound.
+// Files: writes whole texts, checks owners and modes, opens files that the user names. Any thread
+// may call these functions, but for home_directory(). Only write_all() may wait without a bound.
 #pragma once
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -13,8 +13,8 @@
 
 namespace dlock {
 
-// Writes all of `text`, also to a non-blocking descriptor, and waits for it without a bound. Returns 0
-// or errno.
+// Writes all of `text`, also to a non-blocking descriptor, and waits for it without a bound.
+// Returns 0 or errno.
 int write_all(int fd, std::string_view text) noexcept;
 
 // The conditions for trusting the content of an open file.
@@ -28,12 +28,12 @@ struct Trust {
 std::string distrust(int fd, const Trust&);
 std::string distrust(const struct stat&, const Trust&);
 
-// Returns $HOME if it is an absolute path, else the effective user's home in the user database; empty:
-// there is neither. Call it on one thread at a time.
+// Returns $HOME if it is an absolute path, else the effective user's home in the user database;
+// empty: there is neither. Call it on one thread at a time.
 std::string home_directory();
 
-// For files that the user names. These functions do not wait for ever for the other end of a FIFO, and
-// do not write through links of other users.
+// For files that the user names. These functions do not wait for ever for the other end of a FIFO,
+// and do not write through links of other users.
 
 Fd open_to_read(const std::string& path);  // does not wait for a writer; -1: errno says why
 
@@ -48,14 +48,14 @@ struct ReadLimits {
 // nullopt: errno says why. EFBIG: the text is longer. ETIMEDOUT: no writer finished in time.
 std::optional<std::string> read_text(int fd, const ReadLimits&);
 
-// Opens a file for writing, and creates it if it is missing. `how`: O_APPEND or O_TRUNC. A FIFO without
-// a reader is an error (ENXIO). It follows a symbolic link only if the link is ours or root's, like
-// /dev/stderr: in a directory where others may write, another user's link could lead to a file of
-// ours. -1: errno says why.
+// Opens a file for writing, and creates it if it is missing. `how`: O_APPEND or O_TRUNC. A FIFO
+// without a reader is an error (ENXIO). It follows a symbolic link only if the link is ours or
+// root's, like /dev/stderr: in a directory where others may write, another user's link could lead
+// to a file of ours. -1: errno says why.
 Fd open_to_write(const std::string& path, int how, mode_t mode);
 
-// Checks a file that a library will open by itself. Returns nullptr if it may, else why not: the open
-// could block for ever. It does not report a missing file: the library does.
+// Checks a file that a library will open by itself. Returns nullptr if it may, else why not: the
+// open could block for ever. It does not report a missing file: the library does.
 const char* trouble_with_file(const std::string& path, bool directory_too) noexcept;
 
 }  // namespace dlock

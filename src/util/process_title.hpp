@@ -9,8 +9,8 @@ namespace dlock {
 // main() calls this first, with the arguments as the kernel placed them, contiguous in memory.
 void remember_arguments(int argc, char** argv) noexcept;
 
-// Overwrites the arguments with the title, truncated to their length. Before, copy the arguments that
-// you still need. Does nothing if remember_arguments() was not called.
+// Overwrites the arguments with the title, truncated to their length. Before, copy the arguments
+// that you still need. Does nothing if remember_arguments() was not called.
 void set_process_title(std::string_view title) noexcept;
 
 }  // namespace dlock

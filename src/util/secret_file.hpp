@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of passwords, credentials and private keys: checks who may have written or replaced them, and
-// who may read them. Any thread may call it. The rules:
+// Files of passwords, credentials and private keys: checks who may have written or replaced them,
+// and who may read them. Any thread may call it. The rules:
 //
 // * A file of the user must be closed to everybody else.
-// * A file of root that the user may not write is what a platform mounts (Kubernetes, Docker, systemd).
+// * A file of root that the user may not write is what a platform mounts (Kubernetes, Docker,
+// systemd).
 //   It may have any mode, but nobody else may write to it.
 // * dlock follows links, and reads such files of root, if root or the user owns each link and each
-//   directory on the way, and nobody else may write to these directories. A directory with the sticky
-//   bit, as in Kubernetes' volumes, and a read-only mount are allowed: nobody else can replace an entry.
+//   directory on the way, and nobody else may write to these directories. A directory with the
+//   sticky bit, as in Kubernetes' volumes, and a read-only mount are allowed: nobody else can
+//   replace an entry.
 // * dlock reads a pipe of the user, as a shell makes it for <(COMMAND), once.
 #pragma once
 #include <string>
@@ -20,8 +22,8 @@ struct Secret {
   bool once = false;  // it came from a pipe, and cannot be read again
 };
 
-// Reads a secret; waits for the writer of a pipe (fifo_patience). Errc::config: "'/etc/pw': mode 0644
-// ..."; the message never contains the secret.
+// Reads a secret; waits for the writer of a pipe (fifo_patience). Errc::config: "'/etc/pw': mode
+// 0644 ..."; the message never contains the secret.
 Result<Secret> read_secret(const std::string& path);
 
 // The same for credentials, SCHEME:CREDENTIAL.

@@ -12,8 +12,8 @@ using Row = std::vector<std::string>;
 // Counts code points: wide characters make a table ragged, but not wrong.
 std::size_t columns_of(std::string_view text);
 
-// Makes columns as wide as their widest cell, two spaces apart. `text`: the last cell of a row may have
-// any length. `figures`: every column but the first is aligned to the right.
+// Makes columns as wide as their widest cell, two spaces apart. `text`: the last cell of a row may
+// have any length. `figures`: every column but the first is aligned to the right.
 enum class TableOf { text, figures };
 std::string aligned(const std::vector<Row>&, TableOf = TableOf::text);
 

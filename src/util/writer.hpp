@@ -11,10 +11,10 @@
 
 namespace dlock {
 
-// Writes lines on a thread of its own, so that no thread that must act on time waits for a reader: the
-// reader of stderr or --status may be stalled, and a file on a dead mount may hang. It keeps at most a
-// megabyte; more is dropped and counted. The thread starts with the first line; do not fork after
-// that. Any thread may call it.
+// Writes lines on a thread of its own, so that no thread that must act on time waits for a reader:
+// the reader of stderr or --status may be stalled, and a file on a dead mount may hang. It keeps at
+// most a megabyte; more is dropped and counted. The thread starts with the first line; do not fork
+// after that. Any thread may call it.
 class Writer {
  public:
   Writer() = default;
@@ -22,8 +22,8 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
   ~Writer() = delete;  // lives as long as the process: its thread may hang in a write
 
-  // The writer's thread calls it once per descriptor if a write fails although there is a reader (a full
-  // disk), with errno. Set it before the first line.
+  // The writer's thread calls it once per descriptor if a write fails although there is a reader (a
+  // full disk), with errno. Set it before the first line.
   std::function<void(int fd, int error)> on_failure;
 
   // Takes whole lines.

@@ -152,8 +152,8 @@ class TreeRun {
     return {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms"};
   }
 
-  // On `file`, and under Fault::hits, a second contender waits for the key, and counts living members
-  // as soon as it has the lock.
+  // On `file`, and under Fault::hits, a second contender waits for the key, and counts living
+  // members as soon as it has the lock.
   void queue_waiter() {
     if (cell_.leased() && cell_.fault != Fault::hits) return;
     Pipe status, out;
