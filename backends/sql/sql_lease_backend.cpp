@@ -172,11 +172,11 @@ Result<Noted> SqlLeaseBackend::note_start(const Lease& lease, const StartChange&
 }
 
 Result<void> SqlLeaseBackend::erase(const Key& key) {
-  TRY_VOID(run_if_there<bool>([&](SqlSession& s) -> Result<bool> {
+  const auto erased = run_if_there<bool>([&](SqlSession& s) -> Result<bool> {
     TRY_VOID(table_->erase(s, name_of(key), client_->usual_deadline()));
     return true;
-  }));
-  return {};
+  });
+  return erased ? Result<void>{} : fail(erased.error());
 }
 
 Result<std::optional<KeyView>> SqlLeaseBackend::view_of(SqlSession& session,
