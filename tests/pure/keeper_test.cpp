@@ -368,9 +368,9 @@ TEST_CASE("--once-per: a start that was none, and stays noted, does not stop its
   auto& keeper = keeper_of(plan);
   keeper.start();
   CHECK(may_start(keeper) == true);
-  keeper.post({.what = run::Action::Do::queue_again});
+  keeper.post(run::action::QueueAgain{});
   CHECK(may_start(keeper) == true);
-  keeper.post({.what = run::Action::Do::leave_queue});
+  keeper.post(run::action::LeaveQueue{});
   CHECK(reports<run::event::WaitLeft>(keeper));
   auto& other = keeper_of(plan);
   other.start();
