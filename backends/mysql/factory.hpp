@@ -71,7 +71,7 @@ inline constexpr std::array<Traits, 5> recipes{{
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Access access(const Url&);
-void translate(Url&);
+void normalize_url(Url&);
 
 std::vector<std::string> libraries();
 
@@ -83,6 +83,6 @@ inline constexpr BackendFactory factory{.family = "mysql",
                                         .open = open,
                                         .libraries = libraries,
                                         .access = access,
-                                        .translate = translate};
+                                        .normalize_url = normalize_url};
 
 }  // namespace dlock::mysql

@@ -60,7 +60,7 @@ inline constexpr std::array<Traits, 2> recipes{{
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Access access(const Url&);
-void translate(Url&);
+void normalize_url(Url&);
 
 std::vector<std::string> libraries();
 
@@ -73,6 +73,6 @@ inline constexpr BackendFactory factory{.family = "postgresql",
                                         .libraries = libraries,
                                         .note = "no GSSAPI, no LDAP",
                                         .access = access,
-                                        .translate = translate};
+                                        .normalize_url = normalize_url};
 
 }  // namespace dlock::postgresql

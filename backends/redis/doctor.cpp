@@ -13,7 +13,7 @@ using Level = Finding::Level;
 
 class Examination {
  public:
-  Examination(Client& client, Line& line, const Needs& needs, const std::string& of)
+  Examination(Client& client, Connection& line, const Needs& needs, const std::string& of)
       : found(of), client_(client), line_(line), needs_(needs) {}
 
   Result<void> run(const std::string& probe) {
@@ -185,7 +185,7 @@ class Examination {
   }
 
   Client& client_;
-  Line& line_;
+  Connection& line_;
   const Needs& needs_;
 };
 

@@ -7,7 +7,7 @@ namespace dlock::redis {
 namespace {
 
 // The number in a script's reply, alone or before other things.
-std::optional<std::int64_t> number_in(const Answer& answer) {
+std::optional<std::int64_t> number_in(const TimedReply& answer) {
   const Reply& r = answer.reply;
   return r.is(Reply::Type::integer) ? std::optional{r.integer} : r.number_at(0);
 }
@@ -37,7 +37,7 @@ Result<void> RedisBackend::settle(std::optional<Lease>& owed) {
   return {};
 }
 
-Result<Released> RedisBackend::released(const Lease& lease, const Result<Answer>& answer) {
+Result<Released> RedisBackend::released(const Lease& lease, const Result<TimedReply>& answer) {
   if (!answer) {
     if (answer.error().code == Errc::timed_out) unanswered_.add(lease);
     return fail(answer.error());
@@ -47,20 +47,20 @@ Result<Released> RedisBackend::released(const Lease& lease, const Result<Answer>
   return unanswered_.answered(lease, *removed == 1, answer->repeated);
 }
 
-Result<Released> RedisBackend::force_released(const Answer& answer) const {
+Result<Released> RedisBackend::force_released(const TimedReply& answer) const {
   const auto removed = number_in(answer);
   if (!removed) return fail(malformed_reply("force a release", where()));
   if (*removed > 0 || answer.repeated) return Released::yes;
   return none_found("force a release", answer);
 }
 
-Result<Released> RedisBackend::none_found(std::string_view what, const Answer& answer) const {
+Result<Released> RedisBackend::none_found(std::string_view what, const TimedReply& answer) const {
   if (answer.grace_left == Duration{}) return Released::was_not_held;
   return fail(Errc::unavailable, fmt::format("{} at {}: no holder is found; {}", what, where(),
                                              client_->unread(answer)));
 }
 
-Result<void> RedisBackend::confirmed(std::string_view what, const Answer& answer,
+Result<void> RedisBackend::confirmed(std::string_view what, const TimedReply& answer,
                                      Errc otherwise) const {
   const unsigned wanted = options().replicas;
   if (answer.copies >= wanted) return {};

@@ -22,7 +22,7 @@ class RedisBackend : public Backend {
 
   Client& client() noexcept { return *client_; }
   std::uint64_t wakeups = 0;
-  bool gave = false;  // as a lease: the rule of within_grace never ends a lease that is held
+  bool has_granted = false;  // as a lease: the rule of within_grace never ends a lease that is held
 
   // Undoes a waiter's grant that too few replicas have. Its release stays `owed` until it is
   // answered. The release may arrive late, so the request gets another owner, and nothing is
@@ -34,12 +34,12 @@ class RedisBackend : public Backend {
  protected:
   const Options& options() const noexcept { return client_->options(); }
   // The result of a release, from the number of grants that it removed.
-  Result<Released> released(const Lease&, const Result<Answer>&);
-  Result<Released> force_released(const Answer&) const;
+  Result<Released> released(const Lease&, const Result<TimedReply>&);
+  Result<Released> force_released(const TimedReply&) const;
   // Returns Released::was_not_held; Errc::unavailable if the server may have lost the holder.
-  Result<Released> none_found(std::string_view what, const Answer&) const;
+  Result<Released> none_found(std::string_view what, const TimedReply&) const;
   // Fails unless as many replicas confirm it as ?replicas= demands.
-  Result<void> confirmed(std::string_view what, const Answer&, Errc otherwise) const;
+  Result<void> confirmed(std::string_view what, const TimedReply&, Errc otherwise) const;
   Result<void> remove(const std::string& slot, const std::string& lock, const std::string& other);
 
   const Traits& traits_;  // a row of the recipe table, which lives for ever

@@ -126,7 +126,7 @@ Masters::Masters(const redis::Options& options, Credentials& credentials, std::u
     : options_(options) {
   nodes_.reserve(options.servers.size());
   for (const auto& at : options.servers)
-    nodes_.emplace_back(redis::Line::Shared{options, credentials, requests}, at);
+    nodes_.emplace_back(redis::Connection::Shared{options, credentials, requests}, at);
 }
 
 std::size_t Masters::ready() const noexcept {
@@ -215,7 +215,7 @@ Result<void> Masters::all_different() const {
 
 bool Masters::receive(Deadline by, const std::function<void(std::size_t, const Response&)>& each,
                       bool interruptible) {
-  std::vector<redis::Line*> lines;
+  std::vector<redis::Connection*> lines;
   for (Node& n : nodes_) lines.push_back(&n.line());
   for (bool enough = false; !enough;) {
     if (!redis::wait_for_any(lines, {by, interruptible ? options_.interrupt_fd : -1})) return false;

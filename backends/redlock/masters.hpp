@@ -3,7 +3,7 @@
 #pragma once
 #include <deque>
 #include <functional>
-#include "redis/wire/line.hpp"
+#include "redis/wire/connection.hpp"
 #include "redlock/record.hpp"
 
 namespace dlock::redlock {
@@ -29,7 +29,8 @@ struct Response {
 // arrive there. Nothing here waits: Masters polls all nodes together.
 class Node {
  public:
-  Node(redis::Line::Shared shared, Endpoint at) : shared_(shared), line_(shared, std::move(at)) {}
+  Node(redis::Connection::Shared shared, Endpoint at)
+      : shared_(shared), line_(shared, std::move(at)) {}
 
   const Endpoint& at() const noexcept { return line_.at(); }
   bool ready() const noexcept { return line_.ready(); }
@@ -44,7 +45,7 @@ class Node {
   bool idle() const noexcept { return under_way_.empty(); }
   Duration usual() const noexcept { return usual_; }  // its last response time; 0: none yet
   Deadline again() const noexcept { return again_; }  // closed: do not connect before
-  redis::Line& line() noexcept { return line_; }
+  redis::Connection& line() noexcept { return line_; }
 
   // Begins to connect, unless it is connected or the last failure is too recent.
   void connect();
@@ -68,8 +69,8 @@ class Node {
   void became_ready();
   void closed(std::vector<Response>& out);
 
-  redis::Line::Shared shared_;
-  redis::Line line_;
+  redis::Connection::Shared shared_;
+  redis::Connection line_;
   Deadline began_{};  // when connecting began
   Deadline again_{};
   Duration pause_{};

@@ -105,10 +105,10 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool nam
       v.last_run = std::move(run);
   }
   const Leader leader = leader_of(states, m.majority());
-  v.unread = unread(states);
+  v.unknown_reason = unread(states);
   // a majority's grant, which the others may have lost
-  if (!v.unread.empty()) v.fence = 0;
-  if (!known) return named && !v.unread.empty() ? std::optional{v} : std::nullopt;
+  if (!v.unknown_reason.empty()) v.fence = 0;
+  if (!known) return named && !v.unknown_reason.empty() ? std::optional{v} : std::nullopt;
 
   const bool held = leader.votes >= m.majority();
   if (held) v.holders.push_back(leader.holder);

@@ -24,7 +24,7 @@ void SqlLeaseBackend::forget_grant(const Key& key, const Owner& owner, bool woke
   if (s && !s->broken() &&
       !table_->release_locks(*s, name_of(key), owner, written.wake, woken,
                              client_->usual_deadline()))
-    s->distrust();
+    s->why_untrusted();
   client_->give_back(std::move(s));
 }
 
@@ -156,16 +156,16 @@ Result<std::vector<std::string>> SqlLeaseBackend::names() {
   });
 }
 
-Result<Starts> SqlLeaseBackend::starts(const Key& key) {
+Result<RunStarts> SqlLeaseBackend::starts(const Key& key) {
   TRY(row, read_row(key));
   if (!row.exists)
     return fail(Errc::protocol,
                 fmt::format("{}: there is no record of a lock that is held", where()));
-  return Starts{row.now, row.start};
+  return RunStarts{row.now, row.start};
 }
 
-Result<Noted> SqlLeaseBackend::note_start(const Lease& lease, const StartChange& change) {
-  return run<Noted>(grant_of(lease.key, lease.owner), [&](SqlSession& s) {
+Result<UpdateResult> SqlLeaseBackend::note_start(const Lease& lease, const RunStartUpdate& change) {
+  return run<UpdateResult>(grant_of(lease.key, lease.owner), [&](SqlSession& s) {
     return table_->note_start(s, name_of(lease.key), lease.owner, change,
                               client_->usual_deadline());
   });

@@ -36,8 +36,8 @@ class SqlLeaseBackend final : public Backend {
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<std::vector<std::string>> names() override;
-  Result<Starts> starts(const Key&) override;
-  Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<RunStarts> starts(const Key&) override;
+  Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&) override;
   Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override { return client_->examine(traits_); }
   Counters counters() const noexcept override { return {client_->exchanges(), wakeups_}; }

@@ -29,7 +29,7 @@ struct SqlLeaseRow {
   // with foreign leases prolonged by `skew`, and the waiters that count for the asking owner
   LockState state;
   std::optional<std::uint64_t> ticket;  // of its row in the queue
-  std::optional<Start> start;           // recorded, and still needed
+  std::optional<RunStart> start;        // recorded, and still needed
   FencingToken revoked = 0;  // holders with this token or an older token were asked to stop
   std::optional<LastRun> last_run;
   std::string wake{};      // the wake lock of a holder that was granted a free key

@@ -174,16 +174,17 @@ Result<bool> SqlLeaseTable::revoke(SqlSession& c, const std::string& name, Fenci
   }
 }
 
-Result<Noted> SqlLeaseTable::note_start(SqlSession& c, const std::string& name, const Owner& me,
-                                        const StartChange& change, Deadline until) {
+Result<UpdateResult> SqlLeaseTable::note_start(SqlSession& c, const std::string& name,
+                                               const Owner& me, const RunStartUpdate& change,
+                                               Deadline until) {
   for (unsigned conflicts = 0;;) {
     TRY(row, read_row(c, name, until));
-    if (!row.exists || !row.state.holder(me, row.now)) return Noted::not_held;
-    if (!change.fits(row.start, row.now)) return Noted::other_start;
-    const Start start = change.is.value_or(Start{});
+    if (!row.exists || !row.state.holder(me, row.now)) return UpdateResult::not_held;
+    if (!change.fits(row.start, row.now)) return UpdateResult::other_start;
+    const RunStart start = change.is.value_or(RunStart{});
     TRY(done, c.ask("note the start", statements().start,
                     {name, row.version, start.at, start.until, unique_number()}, until));
-    if (done.affected == 1) return Noted::yes;
+    if (done.affected == 1) return UpdateResult::yes;
     TRY_VOID(back_off(++conflicts, until));
   }
 }

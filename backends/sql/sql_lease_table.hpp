@@ -68,8 +68,8 @@ class SqlLeaseTable {
   // Asks the holders in force to stop; false: there are none. `newest`: the newest token of the
   // holders that were asked, 0 before the first call. A repeated call asks no other holder.
   Result<bool> revoke(SqlSession&, const std::string& name, FencingToken& newest, Deadline until);
-  Result<Noted> note_start(SqlSession&, const std::string& name, const Owner&, const StartChange&,
-                           Deadline until);
+  Result<UpdateResult> note_start(SqlSession&, const std::string& name, const Owner&,
+                                  const RunStartUpdate&, Deadline until);
   // Leaves the queue and releases a grant. True: it was held. `waiting`: see SqlClient::end_wait().
   Result<bool> cancel(SqlSession&, const std::string& name, const Owner&, int waiting,
                       Deadline until);

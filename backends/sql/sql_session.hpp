@@ -62,7 +62,7 @@ class SqlSession {
   virtual bool outlives_errors() const noexcept = 0;
   // Nothing can be sent any more; the socket stays open until the object ends.
   bool broken() const noexcept { return broken_; }
-  void distrust() noexcept { broken_ = true; }  // after a malformed answer
+  void why_untrusted() noexcept { broken_ = true; }  // after a malformed answer
 
   const std::string& where() const noexcept { return where_; }  // the server, for messages
   std::uint64_t exchanges() const noexcept { return exchanges_; }

@@ -8,7 +8,7 @@
 
 namespace dlock::zookeeper {
 
-Duration proves(Duration ttl, Duration lock_delay, const Url& url) {
+Duration proven_lifetime(Duration ttl, Duration lock_delay, const Url& url) {
   const auto tick = url.item("tick");  // open() refuses a wrong value
   return proven_of(ttl, lock_delay, tick ? parse_duration(*tick).value_or(Duration{}) : Duration{});
 }

@@ -17,7 +17,7 @@ inline constexpr std::array<UrlItem, 3> items{{
 }};
 
 // More with `?tick=` than without.
-Duration proves(Duration ttl, Duration lock_delay, const Url&);
+Duration proven_lifetime(Duration ttl, Duration lock_delay, const Url&);
 
 constexpr Traits traits_of(std::string_view recipe, bool queues, bool native,
                            std::string_view weakness) {
@@ -34,7 +34,7 @@ constexpr Traits traits_of(std::string_view recipe, bool queues, bool native,
           .weakness = weakness,
           .starts = native,
           .revokes = true,
-          .proves = proves};
+          .proven_lifetime = proven_lifetime};
 }
 
 inline constexpr std::array<Traits, 4> recipes{{

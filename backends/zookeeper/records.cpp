@@ -56,18 +56,18 @@ std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
   return r;
 }
 
-std::string start_text(const std::optional<Start>& start) {
+std::string start_text(const std::optional<RunStart>& start) {
   return start ? fmt::format("dlock1 {} {}", start->at, start->until) : "";
 }
 
-Result<std::optional<Start>> parse_start(std::string_view text, const std::string& where) {
+Result<std::optional<RunStart>> parse_start(std::string_view text, const std::string& where) {
   if (text.empty()) return std::nullopt;
   if (const auto layout = newer_layout(text))
     return fail(newer_record("the note of --once-per", where, *layout));
   const bool known = field(text) == "dlock1";
   const auto at = parse_number<std::int64_t>(field(text)), until = parse_number<std::int64_t>(text);
   if (!known || !at || !until) return fail(malformed_reply("look", where));
-  return Start{*at, *until};
+  return RunStart{*at, *until};
 }
 
 std::string revoke_text(FencingToken token, bool names_recur, std::string_view data) {

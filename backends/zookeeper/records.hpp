@@ -27,9 +27,9 @@ struct NodeRecord {
 };
 
 // The note of --once-per: `dlock1 AT UNTIL`, or nothing.
-std::string start_text(const std::optional<Start>&);
+std::string start_text(const std::optional<RunStart>&);
 // Errc::protocol: this is not such a note.
-Result<std::optional<Start>> parse_start(std::string_view text, const std::string& where);
+Result<std::optional<RunStart>> parse_start(std::string_view text, const std::string& where);
 
 // What Curator writes into a holder's node to ask it to release. If a later holder's node can have
 // the same name (recipe ephemeral), the token of the asked holder follows, so that a late request

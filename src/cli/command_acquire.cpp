@@ -6,9 +6,9 @@
 #include <cstring>
 #include "cli/command.hpp"
 #include "cli/grant.hpp"
+#include "cli/make_plan.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
-#include "cli/taking.hpp"
 #include "core/exit_status.hpp"
 #include "job/process.hpp"
 #include "run/run.hpp"
@@ -63,7 +63,7 @@ Result<run::Outcome> command_acquire(const AcquireOptions& o) {
     return fail(r.error().code,
                 fmt::format("acquire: {}: the handle could not be printed", r.error().message));
   const auto keeping = o.hold ? Keeping::dlock : o.keep ? Keeping::keeper : Keeping::nobody;
-  TRY(plan, plan_taking(o, store, keeping));
+  TRY(plan, make_plan(o, store, keeping));
 
   // Nobody could renew or release with a handle that was not printed. So dlock releases the lock on
   // the connection that acquired it and exits with 125. If the release fails too, a message says
@@ -78,7 +78,7 @@ Result<run::Outcome> command_acquire(const AcquireOptions& o) {
           },
       .print =
           [&](std::string_view text) {
-            const auto printed = put(text);
+            const auto printed = print(text);
             have = printed.has_value();
             if (!have)
               say(fmt::format("acquire: {}: the lock is given back", printed.error().message));

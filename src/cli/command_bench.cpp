@@ -60,7 +60,7 @@ Result<std::vector<bench::Target>> targets_of(const BenchOptions& o) {
     one.backend = text;
     one.recipe = {};
     TRY(store, choose_store(one));
-    TRY_VOID(long_enough(o, store));
+    TRY_VOID(check_ttl(o, store));
     stores.push_back(store);
     const std::string_view family = store.factory->family;
     auto at = std::find_if(families.begin(), families.end(),
@@ -86,8 +86,9 @@ Result<std::vector<bench::Target>> targets_of(const BenchOptions& o) {
   TRY_VOID(all_useful(o, stores));
   for (const std::string_view wanted : o.recipes)
     if (std::find(used.begin(), used.end(), wanted) == used.end())
-      return fail(blame(o, "recipe"), fmt::format("{}: the backends do not have a recipe {}",
-                                                  called(o, "recipe"), quoted(wanted)));
+      return fail(error_code_of(o, "recipe"),
+                  fmt::format("{}: the backends do not have a recipe {}", display_name(o, "recipe"),
+                              quoted(wanted)));
   return targets;
 }
 
@@ -181,7 +182,7 @@ class Page {
     const char* const why = errno == ENXIO ? "this FIFO has no reader" : std::strerror(errno);
     if (!file_)
       return fail(Errc::cannot_create,
-                  fmt::format("{}: {}: {}", called(o, "html"), quoted(path_), why));
+                  fmt::format("{}: {}: {}", display_name(o, "html"), quoted(path_), why));
     ::fcntl(file_.get(), F_SETFL, 0);  // only the open must not block
     return {};
   }
@@ -211,9 +212,9 @@ Result<bench::Plan> plan_of(const BenchOptions& o) {
   if (given(o, "ttl")) p.crash_ttl = o.ttl;
   if (p.hold_for > p.ttl / 3)
     return fail(
-        blame(o, "hold"),
+        error_code_of(o, "hold"),
         fmt::format("{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile",
-                    called(o, "hold"), format_duration(p.hold_for), format_duration(p.ttl)));
+                    display_name(o, "hold"), format_duration(p.hold_for), format_duration(p.ttl)));
   p.settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
   p.settings.connect_timeout = o.connect_timeout;
   p.quiet = o.quiet;
@@ -240,9 +241,9 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   add_servers(plan, report);
   report.notes.insert(report.notes.end(), report.left.begin(), report.left.end());
 
-  TRY_VOID(put(o.output == Output::json  ? bench::json_of(plan, report, version())
-               : o.output == Output::csv ? bench::csv_of(report)
-                                         : bench::text_of(plan, report, version())));
+  TRY_VOID(print(o.output == Output::json  ? bench::json_of(plan, report, version())
+                 : o.output == Output::csv ? bench::csv_of(report)
+                                           : bench::text_of(plan, report, version())));
   TRY_VOID(page.write(bench::html_of(plan, report, version())));
   if (o.output != Output::text) {
     for (const std::string& line : bench::verdict(report))

@@ -41,8 +41,8 @@ std::string source(const Given& g) {
   return "command line";
 }
 
-std::string_view preset(const Option& o) {
-  if (!o.preset.empty()) return o.preset;
+std::string_view default_text(const Option& o) {
+  if (!o.default_text.empty()) return o.default_text;
   return o.argument ? "none" : "false";
 }
 
@@ -50,7 +50,7 @@ std::string_view preset(const Option& o) {
 Verbs readers(std::string_view name) {
   Verbs all = 0;
   for (const Option& row : option_table())
-    if (row.twin && name == row.name) all |= row.verbs;
+    if (row.has_variable && name == row.name) all |= row.verbs;
   return all & ~bit(Verb::config);
 }
 
@@ -88,7 +88,7 @@ std::string config_text(const ConfigOptions& o) {
       text += fmt::format("{} = {}  # {}\n", row.name, shown(*set), source(*set));
     else
       unset[readers(row.name)] +=
-          fmt::format("# {} = {}\n", row.name, required ? "none, and required" : preset(row));
+          fmt::format("# {} = {}\n", row.name, required ? "none, and required" : default_text(row));
   }
   std::vector<std::pair<Verbs, std::string>> groups(unset.begin(), unset.end());
   std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
@@ -128,7 +128,7 @@ std::string debug_report(const ConfigOptions& o) {
 }  // namespace
 
 Result<run::Outcome> command_config(const ConfigOptions& o) {
-  TRY_VOID(put(o.report ? debug_report(o) : config_text(o)));
+  TRY_VOID(print(o.report ? debug_report(o) : config_text(o)));
   return ended(status_ok);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/command.hpp"
-#include "cli/taking.hpp"
+#include "cli/make_plan.hpp"
 #include "run/run.hpp"
 #include "run/timing.hpp"
 #include "store/fence_file.hpp"

@@ -24,7 +24,7 @@ run::Outcome failed(const Error& e) {
 }
 
 run::Outcome printed(const std::string& text) {
-  const auto done = put(text);
+  const auto done = print(text);
   return done ? ended(status_ok) : failed(done.error());
 }
 
@@ -32,15 +32,15 @@ run::Outcome printed(const std::string& text) {
 run::Outcome unknown_verb(std::string_view name, bool help = false) {
   std::string message;
   // Names that other programs use for our commands.
-  constexpr std::pair<std::string_view, std::string_view> elsewhere[] = {
+  constexpr std::pair<std::string_view, std::string_view> foreign_commands[] = {
       {"version", "--version"},
       {"list", "inspect"},
       {"ls", "inspect"},
       {"status", "inspect"},
       {"doctor", "inspect --doctor"}};
-  const auto known = std::find_if(std::begin(elsewhere), std::end(elsewhere),
+  const auto known = std::find_if(std::begin(foreign_commands), std::end(foreign_commands),
                                   [&](const auto& e) { return e.first == name; });
-  if (known != std::end(elsewhere)) {
+  if (known != std::end(foreign_commands)) {
     message = fmt::format("unknown command {}; did you mean {}?", quoted(name), known->second);
   } else if (name.starts_with('-')) {
     message = fmt::format("{}: the command comes first: dlock COMMAND [OPTION...]", quoted(name));
@@ -117,7 +117,7 @@ Result<run::Outcome> dispatch(const Options& o) {
 
 run::Outcome command(int argc, char** argv, Options& options) {
   if (argc < 2) {
-    put_on_stderr(short_usage());
+    print_on_stderr(short_usage());
     return ended(status_usage);
   }
   const std::string_view name = argv[1];
@@ -138,7 +138,8 @@ run::Outcome command(int argc, char** argv, Options& options) {
     say_warning(fmt::format("ignored: {}", unknown));
   const auto outcome = dispatch(options);
   if (options.json)
-    if (const auto done = put(json_of_answer(options, outcome)); !done) return failed(done.error());
+    if (const auto done = print(json_of_answer(options, outcome)); !done)
+      return failed(done.error());
   const run::Outcome end = outcome ? *outcome : failed(outcome.error());
   // secrets that were meant for another server may be the cause
   if (!end.by_signal && end.value == status_denied && options.verbosity == 0)

@@ -36,7 +36,7 @@ bool at_a_terminal() { return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FIL
 
 // Reads a line from standard input; yes if it begins with y or Y.
 bool confirmed(std::string_view question) {
-  put_on_stderr(fmt::format("dlock: {} [y/N] ", question));
+  print_on_stderr(fmt::format("dlock: {} [y/N] ", question));
   char first = 0, c = 0;
   while (::read(STDIN_FILENO, &c, 1) == 1 && c != '\n')
     if (first == 0) first = c;
@@ -47,11 +47,11 @@ bool confirmed(std::string_view question) {
 // elsewhere nothing is changed.
 Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore& opened) {
   TRY(view, opened.backend->inspect(key));
-  TRY_VOID(put(text_of_key(view ? *view : free_key(key), opened)));
+  TRY_VOID(print(text_of_key(view ? *view : free_key(key), opened)));
   const bool unheld = !view || holding(*view) == 0;
-  if (unheld && view && !view->unread.empty())
+  if (unheld && view && !view->unknown_reason.empty())
     return fail(Errc::unavailable,
-                fmt::format("release: {}: {}", printable(key.text()), view->unread));
+                fmt::format("release: {}: {}", printable(key.text()), view->unknown_reason));
   if (unheld)
     return fail(Errc::usage,
                 fmt::format("release: {} is not held; --force needs --token N or --yes",
@@ -202,7 +202,7 @@ Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
   const std::vector<HolderView> holders = holders_in(view);
   for (const HolderView& h : holders) {
     if (h.vanished || h.ended()) continue;
-    why = deaf_because(**view, h);
+    why = why_irrevocable(**view, h);
     if (why.empty()) return {};
     deaf = &h;
   }
@@ -283,7 +283,7 @@ Result<run::Outcome> command_release(const ReleaseOptions& o) {
   if (!o.revoke || !o.revoke_wait) return outcome;
   using Style = run::WaitLine::Style;
   const Style style = !o.log_json && can_redraw(STDERR_FILENO) ? Style::redrawn : Style::repeated;
-  run::WaitLine line(style, began, put_on_stderr, say);
+  run::WaitLine line(style, began, print_on_stderr, say);
   for (std::size_t i = 0; i < keys.size(); ++i)
     if (auto gone = wait_for_end(o, opened, keys[i], std::move(revoked[i]), began, line);
         !gone || gone->value != status_ok)

@@ -24,7 +24,7 @@ Result<run::Outcome> not_held(const GrantOptions& o, const Key& key, std::string
 Result<run::Outcome> command_renew(const GrantOptions& o) {
   TRY(keys, parse_keys(o));
   TRY(opened, open_store(o));
-  TRY_VOID(long_enough(o, opened.store));
+  TRY_VOID(check_ttl(o, opened.store));
   TRY(trace, Trace::open(o.trace));
   TRY(handle, require_handle(o, opened.store));
   TRY(kept, query_keeper_of(handle, "renew"));

@@ -11,9 +11,9 @@
 #include <vector>
 #include "cli/command.hpp"
 #include "cli/grant.hpp"
+#include "cli/make_plan.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
-#include "cli/taking.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
@@ -95,7 +95,7 @@ std::string_view descendants(run::Descendants what) {
 // All times count from when dlock sent the last request that the store answered.
 void leased(Lines& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
   // the earliest possible end: the store has surely counted from then
-  const Duration free_at = recipe.proves ? t.proven : ttl;
+  const Duration free_at = recipe.proven_lifetime ? t.proven : ttl;
   const Duration kill_at = t.proven - t.margin, end_at = kill_at - t.kill_after;
   line(text, "renewed",
        fmt::format("every {}, each try at most {}", format_duration(t.renew_every),
@@ -161,7 +161,7 @@ Result<void> explain(const RunCommandOptions& o, const Store& store, const run::
   line(all, "weakness", plan.traits.weakness);
   std::string text;
   for (const auto& [about, what] : all) text += fmt::format("{:<22}{}\n", about, what);
-  return put(o.json ? json_text(all, plan) : text);
+  return print(o.json ? json_text(all, plan) : text);
 }
 
 // The command line for people to read, quoted for a shell.
@@ -259,7 +259,7 @@ Result<Fd> open_watched(const RunCommandOptions& o) {
 
 Result<run::Outcome> command_run(const RunCommandOptions& o) {
   TRY(store, choose_store(o));
-  TRY(plan, plan_taking(o, store, Keeping::dlock));
+  TRY(plan, make_plan(o, store, Keeping::dlock));
   TRY_VOID(add_job(plan, o, store));
   TRY(watched, open_watched(o));
   plan.watched = watched.get();

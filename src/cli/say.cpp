@@ -35,7 +35,7 @@ int write_without_sigpipe(int fd, std::string_view text) noexcept {
 constexpr int signal_base = 128;  // a shell's $? after a signal
 
 // Safe in signal handlers.
-void print(int status) noexcept {
+void print_exit(int status) noexcept {
   char text[32] = "(exit ";
   char* end = std::to_chars(text + 6, text + sizeof text - 2, status).ptr;
   *end++ = ')';
@@ -47,27 +47,27 @@ void print(int status) noexcept {
 }
 
 void on_signal(int signal) {
-  print(signal_base + signal);
+  print_exit(signal_base + signal);
   run::finish({.by_signal = true, .value = signal});
 }
 
 }  // namespace
 
-void put_on_stderr(std::string_view text) {
+void print_on_stderr(std::string_view text) {
   write_without_sigpipe(STDERR_FILENO, text);  // nobody could be told of a failure
 }
 
 void say_as_json() noexcept { message_format = run::MessageFormat::json; }
 
 void say(std::string_view message) {
-  put_on_stderr(run::message_line("error", {}, message, message_format));
+  print_on_stderr(run::message_line("error", {}, message, message_format));
 }
 
 void say_warning(std::string_view message) {
-  put_on_stderr(run::message_line("warning", {}, message, message_format));
+  print_on_stderr(run::message_line("warning", {}, message, message_format));
 }
 
-Result<void> put(std::string_view text) {
+Result<void> print(std::string_view text) {
   const int error = write_without_sigpipe(STDOUT_FILENO, text);
   if (!error) return {};
   return fail(Errc::cannot_create,
@@ -112,7 +112,7 @@ void fail_closed_on_signals() noexcept {
 
 void fail_closed(const run::Outcome& o) noexcept {
   if (!o.by_signal && o.value == 0) return;
-  print(o.by_signal ? signal_base + o.value : o.value);
+  print_exit(o.by_signal ? signal_base + o.value : o.value);
 }
 
 }  // namespace dlock::cli

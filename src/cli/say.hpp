@@ -20,10 +20,10 @@ void say_warning(std::string_view message);  // with level "warning" in JSON
 void say_as_json() noexcept;
 
 // Prints a longer text on stderr, without the prefix.
-void put_on_stderr(std::string_view text);
+void print_on_stderr(std::string_view text);
 
 // Writes all of `text` to stdout. Errc::cannot_create: it cannot be written. Never raises SIGPIPE.
-Result<void> put(std::string_view text);
+Result<void> print(std::string_view text);
 
 // Opens a filler on each closed descriptor of 0, 1 and 2, so that no file of ours gets that number
 // and receives messages. Nobody can read from the filler of 0 or write to that of 1 or 2, so the

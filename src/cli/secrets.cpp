@@ -123,7 +123,8 @@ Result<void> all_useful(const StoreOptions& o, std::span<const Store> stores) {
   };
   for (const Given& g : o.values)
     if (const Kind* kind = kind_of(g.option->name); kind && !g.off)
-      TRY_VOID(judge(*kind, &g, g.source == Source::flag ? Errc::usage : Errc::config, called(g)));
+      TRY_VOID(
+          judge(*kind, &g, g.source == Source::flag ? Errc::usage : Errc::config, display_name(g)));
   for (const auto& [kind, variable] :
        {std::pair{&kinds[0], password_variable}, std::pair{&kinds[2], sentinel_variable}})
     if (value_of(variable)) TRY_VOID(judge(*kind, nullptr, Errc::config, variable));
@@ -147,7 +148,7 @@ Result<Secrets> find_secrets(const StoreOptions& o, const Store& store) {
     if (const auto safe = judge_secret(key); !safe)
       return fail(safe.error().code, fmt::format("{} {}",
                                                  of_url ? fmt::format("{}: {}", store.called, item)
-                                                        : called(*given("tls-key")),
+                                                        : display_name(*given("tls-key")),
                                                  safe.error().message));
   s.tls_insecure = given("tls-insecure") != nullptr;
   // Priority: flag, URL, the rest.
@@ -161,7 +162,8 @@ Result<Secrets> find_secrets(const StoreOptions& o, const Store& store) {
     if (!text)
       return fail(
           text.error().code,
-          fmt::format("{} {}", url_decides ? fmt::format("{}: {}", store.called, name) : called(*g),
+          fmt::format("{} {}",
+                      url_decides ? fmt::format("{}: {}", store.called, name) : display_name(*g),
                       text.error().message));
     to = std::move(text->text);
     if (text->once) path.clear();
@@ -189,7 +191,7 @@ std::string unused_secrets(const StoreOptions& o, const Url& url) {
   for (const Given& g : o.values) {
     if (!kind_of(g.option->name) || g.off || counts(g, url)) continue;
     const auto own = parse_backend(g.backend);
-    text += fmt::format("{}{} is for {}", text.empty() ? "" : "; ", called(g),
+    text += fmt::format("{}{} is for {}", text.empty() ? "" : "; ", display_name(g),
                         own ? own->redacted() : quoted(g.backend));
   }
   return text.empty() ? text : fmt::format("not used for {}: {}", url.redacted(), text);

@@ -52,8 +52,8 @@ std::string without_password(std::string_view backend) {
 
 Result<Store> choose_store(const StoreOptions& o) {
   const auto wrong = [&](std::string_view option, const Error& e) {
-    return fail(e.code == Errc::usage ? blame(o, option) : e.code,
-                fmt::format("{}: {}", called(o, option), e.message));
+    return fail(e.code == Errc::usage ? error_code_of(o, option) : e.code,
+                fmt::format("{}: {}", display_name(o, option), e.message));
   };
   if (const std::string meant = proposed_url(o.backend); !meant.empty())
     return wrong("backend", {Errc::usage, fmt::format("{} has no scheme; did you mean {}?",
@@ -77,8 +77,8 @@ Result<Store> choose_store(const StoreOptions& o) {
               .traits = choice->traits,
               .files = std::move(files),
               .secrets = {},
-              .called = called(o, "backend"),
-              .blame = blame(o, "backend"),
+              .called = display_name(o, "backend"),
+              .blame = error_code_of(o, "backend"),
               .connect_timeout = o.connect_timeout};
   if (const auto in_url = store.url.item("connect_timeout");
       in_url && !given_by_flag(o, "connect-timeout"))
@@ -121,7 +121,7 @@ std::string store_options(const StoreOptions& o) {
         {"tls-cert", o.tls_cert},
         {"tls-key", o.tls_key},
         {"tls-name", o.tls_name}})
-    if (!value.empty() && called(o, name).find(in_a_file) == std::string::npos)
+    if (!value.empty() && display_name(o, name).find(in_a_file) == std::string::npos)
       text.append(" --").append(name).append(" ").append(sh_word(value));
   return text + (o.tls_insecure ? " --tls-insecure" : "");
 }
@@ -147,11 +147,12 @@ Result<OpenStore> open_store(const StoreOptions& o) {
   return OpenStore{std::move(store), std::move(backend), store_options(o)};
 }
 
-Result<void> long_enough(const StoreOptions& o, const Store& store) {
+Result<void> check_ttl(const StoreOptions& o, const Store& store) {
   if (o.ttl >= shortest_ttl || store.url.item("short_ttl") == "yes") return {};
-  return fail(blame(o, "ttl"),
-              fmt::format("{}: {} must be at least {} (?short_ttl=yes in the URL permits less)",
-                          called(o, "ttl"), format_duration(o.ttl), format_duration(shortest_ttl)));
+  return fail(
+      error_code_of(o, "ttl"),
+      fmt::format("{}: {} must be at least {} (?short_ttl=yes in the URL permits less)",
+                  display_name(o, "ttl"), format_duration(o.ttl), format_duration(shortest_ttl)));
 }
 
 Result<std::vector<Key>> parse_keys(const CommonOptions& o) {

@@ -51,7 +51,7 @@ std::string store_options(const StoreOptions&);
 std::string place_of(const Store&);
 
 // Refuses a --ttl shorter than shortest_ttl, unless the URL permits it.
-Result<void> long_enough(const StoreOptions&, const Store&);
+Result<void> check_ttl(const StoreOptions&, const Store&);
 
 // The keys in the given order; the option rules have checked that there is at least one.
 Result<std::vector<Key>> parse_keys(const CommonOptions&);

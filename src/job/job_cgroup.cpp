@@ -29,7 +29,7 @@ std::string own_cgroup() {
       mount = at;
   }
   if (!mount) return {};
-  const std::string text = read_start("/proc/self/cgroup");
+  const std::string text = read_beginning("/proc/self/cgroup");
   for (std::string_view rest = text; rest.find('\n') != rest.npos;) {
     std::string_view path = next_part(rest, '\n');
     if (!path.starts_with("0::/")) continue;

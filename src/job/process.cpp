@@ -67,7 +67,7 @@ std::string proc_path(pid_t pid, std::string_view rest) {
   return "/proc/" + std::to_string(pid).append(rest);
 }
 
-std::string read_start(const std::string& path) {
+std::string read_beginning(const std::string& path) {
   char text[4096];
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   const ssize_t n = fd ? ::read(fd.get(), text, sizeof text) : -1;
@@ -89,7 +89,7 @@ std::uint64_t own_namespace(std::string_view kind) {
 }
 
 std::optional<ProcessStat> process_stat(pid_t pid) {
-  const std::string text = read_start(proc_path(pid, "/stat"));
+  const std::string text = read_beginning(proc_path(pid, "/stat"));
   std::string_view rest = text;
   const auto name_end = rest.rfind(')');  // the name may contain anything
   if (name_end == rest.npos) return std::nullopt;

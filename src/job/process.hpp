@@ -48,7 +48,7 @@ bool is_ancestor(const ProcessId&);  // whether it is an ancestor of this proces
 
 std::string proc_path(pid_t, std::string_view rest);  // the path of a file below /proc/<pid>
 // Returns the first 4 KiB of a file; empty: it cannot be read.
-std::string read_start(const std::string& path);
+std::string read_beginning(const std::string& path);
 // Returns the entries of a directory that have this type (DT_DIR...) and no leading dot.
 std::vector<std::string> names_in(const std::string& path, unsigned char type);
 // Returns the inode of our namespace; `kind` is "pid" or "net". 0: unknown.

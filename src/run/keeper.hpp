@@ -105,7 +105,7 @@ class Keeper {
   int alarm_fd_ = -1;
   Deadline renew_at_{};
   // --once-per: our start is recorded, or may be.
-  std::optional<StartChange> recorded_start_;
+  std::optional<RunStartUpdate> recorded_start_;
   WaitEnd wait_;
   bool queued_ = false, over_ = false;
   unsigned seed_ = 0;

@@ -42,7 +42,7 @@ std::string receive(int fd) {
 constexpr std::string_view answers[] = {"done", "not held", "unknown"};  // by KeeperAnswer
 
 std::string this_boot() {
-  std::string id = read_start("/proc/sys/kernel/random/boot_id");
+  std::string id = read_beginning("/proc/sys/kernel/random/boot_id");
   std::erase_if(id, [](char c) { return (c < '0' || c > '9') && (c < 'a' || c > 'f'); });
   return id.size() == 32 ? id.substr(0, 16) : std::string();
 }

@@ -75,7 +75,7 @@ bool Keeper::note_start(const Lease& lease) {
       error = known.error();
       break;
     }
-    Starts starts = *known;
+    RunStarts starts = *known;
     // An earlier try of this dlock recorded a start that was none.
     if (recorded_start_ && starts.last == recorded_start_->is) starts.last = recorded_start_->was;
     const bool due = plan_.again || plan_.once_per->due(starts);
@@ -86,11 +86,11 @@ bool Keeper::note_start(const Lease& lease) {
     // Part of `until` is random: otherwise a repeated change could take the record of another
     // holder, which read the same record, for ours.
     const auto keep = plan_.once_per->retention().count();
-    const Start mine{
+    const RunStart mine{
         starts.now,
         starts.now + keep + ::rand_r(&seed_) % std::clamp<std::int64_t>(keep / 10, 1, 1'000'000)};
     const auto done = twice([&] { return backend_->note_start(lease, {known->last, mine}); });
-    const bool noted = done && *done == Noted::yes;
+    const bool noted = done && *done == UpdateResult::yes;
     if (!due) {
       const auto record = noted ? Output::Record::corrected : Output::Record::as_it_was;
       return refused(plan_.conflict_status, output_.started_ahead_line(ahead, record), true);
@@ -99,7 +99,7 @@ bool Keeper::note_start(const Lease& lease) {
     recorded_start_ = {ahead > 0us ? mine : starts.last, mine};
     if (noted) return true;
     (void)withdraw_start(lease);
-    if (done && *done == Noted::other_start) continue;
+    if (done && *done == UpdateResult::other_start) continue;
     error = done ? Error{Errc::unavailable, "the lock ended before the start could be noted"}
                  : done.error();
     break;
@@ -114,9 +114,9 @@ std::string Keeper::withdraw_start(const Lease& lease) {
   if (!recorded_start_) return {};
   const auto done = backend_->note_start(lease, {recorded_start_->is, recorded_start_->was});
   if (!done) return done.error().message;
-  if (*done == Noted::not_held) return "the lock has ended";
+  if (*done == UpdateResult::not_held) return "the lock has ended";
   recorded_start_.reset();
-  return *done == Noted::yes ? "" : "another start was noted since";
+  return *done == UpdateResult::yes ? "" : "another start was noted since";
 }
 
 // Withdraws the start of a command that was not started, or failed. If the store does not confirm
@@ -165,7 +165,8 @@ Result<Progress> Keeper::inspect_key(Waiting last) {
   last.sent_at = Clock::now();
   const auto view = backend_->inspect(plan_.request.key);
   if (!view && retryable(view.error().code)) return fail(view.error());
-  if (view && *view && !(*view)->unread.empty()) return fail(Errc::unavailable, (*view)->unread);
+  if (view && *view && !(*view)->unknown_reason.empty())
+    return fail(Errc::unavailable, (*view)->unknown_reason);
   if (view) last.holder.reset();
   if (view && *view && !(*view)->holders.empty() && !(*view)->holders.front().ended())
     last.holder = (*view)->holders.front();
@@ -182,7 +183,7 @@ void Keeper::acquire() {
 
   for (bool tried = false;; tried = true) {
     const Duration left = until(wait_.until());
-    const bool inspects = last && !health_.grants_nothing && left <= last_query && wait_.stale();
+    const bool inspects = last && !health_.in_grace_period && left <= last_query && wait_.stale();
     if (is_to_leave()) {
       if (inspects && left <= 0us)  // a suspend skipped the last second of the wait
         if (auto seen = inspect_key(*last))
@@ -224,12 +225,12 @@ void Keeper::acquire() {
     }
     if (const auto* busy = std::get_if<Busy>(&*answer)) return end_busy(*busy);
     last = std::move(std::get<Waiting>(*answer));
-    if (!health_.grants_nothing && !std::exchange(queued_, true)) {
+    if (!health_.in_grace_period && !std::exchange(queued_, true)) {
       output_.trace("queued", "acquire");
       if (plan_.max_waiters && last->ahead >= static_cast<std::size_t>(*plan_.max_waiters))
         return end_crowded(*last);
     }
-    if (health_.grants_nothing) {  // it is unknown whether the lock is held
+    if (health_.in_grace_period) {  // it is unknown whether the lock is held
       last->sent_at = {};
       report(event::NoAnswer{.reached = true, .why = last->why});
     }
@@ -255,7 +256,7 @@ Duration Keeper::slice(Duration left, Clock::duration waited,
   else if (!plan_.output.quiet)
     for (const Duration line : repeat_times) at(line);
   // In its grace period the store's reply changes soon.
-  if (health_.grants_nothing) due = std::min<Duration>(due, redrawn_report);
+  if (health_.in_grace_period) due = std::min<Duration>(due, redrawn_report);
   return std::clamp<Duration>(before_query, 0us, due);
 }
 

@@ -65,7 +65,7 @@ std::string OncePer::described() const {
                                     : fmt::format("{}, time zone {}", text(), time_zone_name());
 }
 
-bool OncePer::due(const Starts& s) const {
+bool OncePer::due(const RunStarts& s) const {
   if (!s.last) return true;
   if (ahead(s) > 0us) return false;
   if (calendar != Calendar::none) {

@@ -24,12 +24,12 @@ struct OncePer {
   // a slack of min(period/10, 1 min) ago. Calendar: the last start was in another hour, day, week
   // (from Monday) or month, in the time zone of TZ. False if the last start is in the future: see
   // ahead().
-  bool due(const Starts&) const;
+  bool due(const RunStarts&) const;
 
   // Returns how far the last start is in the future, else 0. The store's clock was ahead when the
   // start was recorded, so the job was started some time before now. The caller should set such a
   // record to now: then it blocks for one whole period, and not until the wall clock reaches it.
-  static Duration ahead(const Starts& s) noexcept {
+  static Duration ahead(const RunStarts& s) noexcept {
     return Duration{s.last && s.last->at > s.now ? s.last->at - s.now : 0};
   }
 

@@ -38,7 +38,7 @@ ProgramEnded end_of_program(const event::JobExited& e) {
   ProgramEnded ended{wall_micros(), {by_signal, value}, {}};
   for (const pid_t p : e.left) {
     if (p == 0) break;
-    std::string name = read_start(proc_path(p, "/comm"));
+    std::string name = read_beginning(proc_path(p, "/comm"));
     if (name.ends_with('\n')) name.pop_back();
     ended.left.push_back({p, std::move(name)});
   }

@@ -11,16 +11,16 @@ Error Backend::cannot(std::string_view what) const {
 Result<Released> Backend::revoke(const Key&) {
   return fail(cannot("a holder cannot be asked to stop"));
 }
-Result<Starts> Backend::starts(const Key&) {
+Result<RunStarts> Backend::starts(const Key&) {
   return fail(cannot("does not note when jobs were started"));
 }
-Result<Noted> Backend::note_start(const Lease&, const StartChange&) {
+Result<UpdateResult> Backend::note_start(const Lease&, const RunStartUpdate&) {
   return fail(cannot("does not note when jobs were started"));
 }
 
-bool StartChange::fits(const std::optional<Start>& noted, std::int64_t now) const noexcept {
-  const auto needed = [&](const std::optional<Start>& s) {
-    return s && s->until > now ? s : std::optional<Start>{};
+bool RunStartUpdate::fits(const std::optional<RunStart>& noted, std::int64_t now) const noexcept {
+  const auto needed = [&](const std::optional<RunStart>& s) {
+    return s && s->until > now ? s : std::optional<RunStart>{};
   };
   return needed(noted) == needed(was) || needed(noted) == needed(is);
 }

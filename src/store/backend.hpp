@@ -81,23 +81,23 @@ enum class Validity { valid, stale };
 
 // The record of a start (--once-per): when it was, and until when the record is needed. Both by the
 // store's wall clock, in microseconds since 1970.
-struct Start {
+struct RunStart {
   std::int64_t at = 0, until = 0;
-  bool operator==(const Start&) const = default;
+  bool operator==(const RunStart&) const = default;
 };
-struct Starts {
+struct RunStarts {
   std::int64_t now = 0;
-  std::optional<Start> last;  // the newest start
+  std::optional<RunStart> last;  // the newest start
 };
 // A change of the record from `was` to `is`; nullopt: no record. The store makes it only if the
 // record still is `was`. A record that is not needed any more counts as no record.
-struct StartChange {
-  std::optional<Start> was, is;
+struct RunStartUpdate {
+  std::optional<RunStart> was, is;
   // Returns whether the store may make the change when its record is `noted`. True also if that is
   // `is`: then the caller repeats the change, because its reply was lost.
-  bool fits(const std::optional<Start>& noted, std::int64_t now) const noexcept;
+  bool fits(const std::optional<RunStart>& noted, std::int64_t now) const noexcept;
 };
-enum class Noted { yes, other_start, not_held };
+enum class UpdateResult { yes, other_start, not_held };
 
 // One fact about a store. `--doctor` decides by these whether the store is fit for locks.
 struct Finding {
@@ -117,7 +117,7 @@ struct Health {
   int outage_fd = -1;
   // At the last request the store granted nothing to anybody (a grace period). A wait that ends in
   // this state is "unavailable", not "busy".
-  bool grants_nothing = false;
+  bool in_grace_period = false;
   // What the user should know about this store: all warnings since it was opened, each once.
   std::vector<std::string> warnings{};
 };
@@ -178,11 +178,11 @@ class Backend {
   virtual Result<Released> revoke(const Key&);
 
   // --once-per: reads the record of the last start. Errc::usage if Traits::starts is false.
-  virtual Result<Starts> starts(const Key&);
+  virtual Result<RunStarts> starts(const Key&);
   // Makes the change if the lease is in force and the change fits the record; else it changes
   // nothing. Other holders may record a start between starts() and this call. After an Error:
   // repeat.
-  virtual Result<Noted> note_start(const Lease&, const StartChange&);
+  virtual Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&);
 
   // Removes all data of the key, also the fence; a missing key is no error. Only for a key that
   // nobody will ever use again (bench), because a token must never fall.

@@ -121,7 +121,8 @@ Result<Choice> choose(const Url& url, std::string_view recipe) {
 
 Result<Url> parse_backend(std::string_view text) {
   TRY(url, Url::parse(text));
-  if (const auto* factory = factory_of(url); factory && factory->translate) factory->translate(url);
+  if (const auto* factory = factory_of(url); factory && factory->normalize_url)
+    factory->normalize_url(url);
   return std::move(url);
 }
 

@@ -92,7 +92,7 @@ struct BackendFactory {
   std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
   // Rewrites URL forms of other clients of this store into the form that dlock knows. It leaves
   // what it does not know, and check() refuses that.
-  void (*translate)(Url&) = nullptr;
+  void (*normalize_url)(Url&) = nullptr;
 };
 
 // Returns the one explicit table of families, made from the lines dlock_backend() in

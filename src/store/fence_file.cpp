@@ -141,7 +141,7 @@ Result<void> FenceFile::open() {
   if (!file) return trouble("cannot be opened", errno);
   struct stat st {};
   if (::fstat(file.get(), &st)) return trouble("cannot be seen", errno);
-  const std::string why = distrust(st, {.forbidden = S_IWOTH, .own_or_root = false});
+  const std::string why = why_untrusted(st, {.forbidden = S_IWOTH, .own_or_root = false});
   if (!why.empty()) return refuse(Errc::denied, why);
   if (st.st_nlink > 1)  // the other name may belong to another resource
     return refuse(Errc::denied, fmt::format("has {} names (hard links)", st.st_nlink));

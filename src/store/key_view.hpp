@@ -44,7 +44,7 @@ struct KeyView {
   std::vector<std::string> notes;   // remarks about this record, for people
   // Not empty: says why there may be holders that are not in `holders`. Then an empty list does not
   // mean that the key is free.
-  std::string unread{};
+  std::string unknown_reason{};
   // With Traits::keeps_last_run: the last run, by the newest token that was released.
   std::optional<LastRun> last_run{};
   // The newest recorded start (Backend::note_start), by the store's clock, while the store keeps

@@ -35,8 +35,8 @@ class Several final : public Wrapped {
   Result<std::optional<KeyView>> inspect(const Key& key) override {
     return inner_->inspect(taken_.size() < order_.size() ? order_[taken_.size()] : key);
   }
-  Result<Starts> starts(const Key&) override;
-  Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<RunStarts> starts(const Key&) override;
+  Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&) override;
 
  private:
   friend class SeveralWaiter;
@@ -63,8 +63,8 @@ class Several final : public Wrapped {
   std::vector<Taken> taken_;  // the keys that are held: the first of order_
   std::vector<Lease> owed_;   // of an earlier attempt: the store did not confirm their release
   bool missed_ = false;       // a released key was no longer held
-  std::optional<Start> newest_start_;  // what starts() returned: the newest of read_starts_
-  std::map<std::string, std::optional<Start>> read_starts_;  // by key
+  std::optional<RunStart> newest_start_;  // what starts() returned: the newest of read_starts_
+  std::map<std::string, std::optional<RunStart>> read_starts_;  // by key
   Fd alarms_;
 };
 
@@ -181,8 +181,8 @@ Result<void> Several::settle() {
   return {};
 }
 
-Result<Starts> Several::starts(const Key&) {
-  Starts newest;
+Result<RunStarts> Several::starts(const Key&) {
+  RunStarts newest;
   for (const Key& key : keys_) {
     const auto s = inner_->starts(key);
     if (!s) return s;
@@ -196,17 +196,17 @@ Result<Starts> Several::starts(const Key&) {
 
 // Each key has a record of its own; the newest stands for all. If a new start does not fit one key,
 // the keys after it get no record. A withdrawal reaches all keys.
-Result<Noted> Several::note_start(const Lease&, const StartChange& change) {
+Result<UpdateResult> Several::note_start(const Lease&, const RunStartUpdate& change) {
   const bool forth = change.was == newest_start_;
-  Noted all = Noted::yes;
+  UpdateResult all = UpdateResult::yes;
   for (const Taken& t : taken_) {
-    const auto own = [&](const std::optional<Start>& s) {
+    const auto own = [&](const std::optional<RunStart>& s) {
       return s == newest_start_ ? read_starts_[t.lease.key.text()] : s;
     };
     const auto done = inner_->note_start(t.lease, {own(change.was), own(change.is)});
     if (!done) return done;
-    if (*done != Noted::yes) all = *done;
-    if (forth && all != Noted::yes) break;
+    if (*done != UpdateResult::yes) all = *done;
+    if (forth && all != UpdateResult::yes) break;
   }
   return all;
 }

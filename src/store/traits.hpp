@@ -46,9 +46,9 @@ struct Traits {
   // Returns for how long of a ttl dlock can prove that it holds the lock, by what the URL says
   // about the servers. A lock-delay that the same session must outlast makes it shorter. nullptr:
   // ttl - drift(ttl).
-  Duration (*proves)(Duration ttl, Duration delay, const Url&) = nullptr;
+  Duration (*proven_lifetime)(Duration ttl, Duration delay, const Url&) = nullptr;
   Duration proven_of(Duration ttl, Duration delay, const Url& url) const {
-    return proves ? proves(ttl, delay, url) : ttl - drift(ttl);
+    return proven_lifetime ? proven_lifetime(ttl, delay, url) : ttl - drift(ttl);
   }
 };
 

@@ -32,8 +32,8 @@ class Wrapped : public Backend {
     return inner_->inspect_name(name);
   }
   Result<Released> revoke(const Key& k) override { return inner_->revoke(k); }
-  Result<Starts> starts(const Key& k) override { return inner_->starts(k); }
-  Result<Noted> note_start(const Lease& l, const StartChange& change) override {
+  Result<RunStarts> starts(const Key& k) override { return inner_->starts(k); }
+  Result<UpdateResult> note_start(const Lease& l, const RunStartUpdate& change) override {
     return inner_->note_start(l, change);
   }
   Result<std::vector<Finding>> doctor() override { return inner_->doctor(); }

@@ -42,13 +42,13 @@ int write_all(int fd, std::string_view text) noexcept {
   return 0;
 }
 
-std::string distrust(int fd, const Trust& trust) {
+std::string why_untrusted(int fd, const Trust& trust) {
   struct stat st {};
   if (::fstat(fd, &st) != 0) return ::strerrordesc_np(errno);
-  return distrust(st, trust);
+  return why_untrusted(st, trust);
 }
 
-std::string distrust(const struct stat& st, const Trust& trust) {
+std::string why_untrusted(const struct stat& st, const Trust& trust) {
   if (S_ISDIR(st.st_mode)) return "is a directory";
   if (trust.regular && !S_ISREG(st.st_mode)) return "is not a regular file";
   if (trust.own_or_root && st.st_uid != 0 && st.st_uid != ::geteuid())
@@ -102,7 +102,7 @@ Fd open_to_write(const std::string& path, int how, mode_t mode) {
   return fd;
 }
 
-const char* trouble_with_file(const std::string& path, bool directory_too) noexcept {
+const char* why_unusable(const std::string& path, bool directory_too) noexcept {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0 || S_ISREG(st.st_mode) ||
       (directory_too && S_ISDIR(st.st_mode)))

@@ -25,8 +25,8 @@ struct Trust {
   static constexpr mode_t others_any = S_IRWXG | S_IRWXO, others_write = S_IWGRP | S_IWOTH;
 };
 // Returns why the file is not trusted, as text to follow "NAME: "; empty: it is trusted.
-std::string distrust(int fd, const Trust&);
-std::string distrust(const struct stat&, const Trust&);
+std::string why_untrusted(int fd, const Trust&);
+std::string why_untrusted(const struct stat&, const Trust&);
 
 // Returns $HOME if it is an absolute path, else the effective user's home in the user database;
 // empty: there is neither. Call it on one thread at a time.
@@ -56,6 +56,6 @@ Fd open_to_write(const std::string& path, int how, mode_t mode);
 
 // Checks a file that a library will open by itself. Returns nullptr if it may, else why not: the
 // open could block for ever. It does not report a missing file: the library does.
-const char* trouble_with_file(const std::string& path, bool directory_too) noexcept;
+const char* why_unusable(const std::string& path, bool directory_too) noexcept;
 
 }  // namespace dlock

@@ -120,7 +120,7 @@ std::string distrusted(const Walk& way, const struct stat& st, bool read_only) {
     return S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file";
   if (S_ISFIFO(st.st_mode) && st.st_uid != ::geteuid()) return "is a pipe of another user";
   const bool mounted = S_ISREG(st.st_mode) && st.st_uid == 0 && (::geteuid() != 0 || read_only);
-  if (auto why = distrust(
+  if (auto why = why_untrusted(
           st, {.forbidden = mounted ? Trust::others_write : Trust::others_any, .regular = false});
       !why.empty())
     return why;

@@ -40,7 +40,7 @@ TEST_CASE("a file is trusted only if others cannot have written it") {
   ::unlink(name);
   const auto with = [&](mode_t mode, mode_t forbidden) {
     REQUIRE(::fchmod(file.get(), mode) == 0);
-    return distrust(file.get(), {.forbidden = forbidden});
+    return why_untrusted(file.get(), {.forbidden = forbidden});
   };
   CHECK(with(0600, Trust::others_any).empty());
   CHECK(with(0640, Trust::others_any) == "has mode 0640, which lets others in; use chmod 600");
@@ -50,9 +50,9 @@ TEST_CASE("a file is trusted only if others cannot have written it") {
   CHECK(with(0666, S_IWOTH) == "all users may write to it; use chmod o-w");
   const Fd device(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       directory(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  CHECK(distrust(device.get(), {.forbidden = 0}) == "is not a regular file");
-  CHECK(distrust(device.get(), {.forbidden = 0, .regular = false}).empty());
-  CHECK(distrust(directory.get(), {.forbidden = 0, .regular = false}) == "is a directory");
+  CHECK(why_untrusted(device.get(), {.forbidden = 0}) == "is not a regular file");
+  CHECK(why_untrusted(device.get(), {.forbidden = 0, .regular = false}).empty());
+  CHECK(why_untrusted(directory.get(), {.forbidden = 0, .regular = false}) == "is a directory");
 }
 
 TEST_CASE("the home directory is an absolute path or nothing") {

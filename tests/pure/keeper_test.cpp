@@ -168,7 +168,7 @@ class ReadsTogether final : public Wrapped {
  public:
   ReadsTogether(std::unique_ptr<Backend> inner, std::barrier<>& together)
       : Wrapped(std::move(inner)), together_(together) {}
-  Result<Starts> starts(const Key& k) override {
+  Result<RunStarts> starts(const Key& k) override {
     auto s = inner_->starts(k);
     if (!std::exchange(read_, true)) together_.arrive_and_wait();
     return s;
@@ -281,7 +281,7 @@ TEST_CASE("a limit of waiters asks at once, but a store in its grace not without
    public:
     InGrace(std::unique_ptr<Backend> inner, Poll poll)
         : Wrapped(std::make_unique<Queue>(std::move(inner), std::move(poll), false)) {}
-    Health health() override { return {.grants_nothing = true}; }
+    Health health() override { return {.in_grace_period = true}; }
   };
   const Poll poll = [&looks](Duration slice) -> Result<Progress> {
     looks.slices.push_back(slice);
@@ -352,8 +352,8 @@ TEST_CASE("--once-per: a start that was none, and stays noted, does not stop its
   class EndsEarly final : public Wrapped {  // before the start can be withdrawn
    public:
     using Wrapped::Wrapped;
-    Result<Noted> note_start(const Lease& lease, const StartChange& change) override {
-      return change.is ? inner_->note_start(lease, change) : Noted::not_held;
+    Result<UpdateResult> note_start(const Lease& lease, const RunStartUpdate& change) override {
+      return change.is ? inner_->note_start(lease, change) : UpdateResult::not_held;
     }
   };
   auto& plan = plan_of("fake:keeper_test_was_none",

@@ -23,7 +23,7 @@ std::int64_t utc(const char* text) {
 }
 
 bool due(const char* period, const char* last, const char* now) {
-  return per(period).due({utc(now), Start{utc(last)}});
+  return per(period).due({utc(now), RunStart{utc(last)}});
 }
 
 struct Zone {
@@ -43,7 +43,7 @@ TEST_CASE("a first start is due") { CHECK(per("1h").due({5 * second, std::nullop
 
 TEST_CASE("a duration: no start within it, less a slack of a tenth (at most a minute)") {
   const auto at = [](const char* period, std::int64_t micros) {
-    return per(period).due({1'000'000 * second + micros, Start{1'000'000 * second}});
+    return per(period).due({1'000'000 * second + micros, RunStart{1'000'000 * second}});
   };
   CHECK_FALSE(at("1s", 0));
   CHECK_FALSE(at("1s", 899'999));
@@ -54,10 +54,10 @@ TEST_CASE("a duration: no start within it, less a slack of a tenth (at most a mi
 
 TEST_CASE(
     "a last start in the future: the clock was set back; no start, and the message says how far") {
-  CHECK_FALSE(per("1s").due({10 * second, Start{11 * second}}));
-  CHECK_FALSE(per("1s").due({10 * second, Start{10 * second + 1}}));
-  CHECK(OncePer::ahead({10 * second, Start{11 * second}}) == 1s);
-  CHECK(OncePer::ahead({10 * second, Start{10 * second}}) == 0s);
+  CHECK_FALSE(per("1s").due({10 * second, RunStart{11 * second}}));
+  CHECK_FALSE(per("1s").due({10 * second, RunStart{10 * second + 1}}));
+  CHECK(OncePer::ahead({10 * second, RunStart{11 * second}}) == 1s);
+  CHECK(OncePer::ahead({10 * second, RunStart{10 * second}}) == 0s);
   CHECK(OncePer::ahead({10 * second, std::nullopt}) == 0s);
   CHECK_FALSE(due("day", "2025-06-02 00:00:00", "2025-06-01 12:00:00"));
 }
@@ -126,7 +126,7 @@ TEST_CASE("the next period begins where a start is due, also where clocks change
            at += 1800 * second) {
         const OncePer once = per(period);
         const std::int64_t begins = once.next_after(at);
-        if (once.due({begins - second, Start{at}}) || !once.due({begins, Start{at}}))
+        if (once.due({begins - second, RunStart{at}}) || !once.due({begins, RunStart{at}}))
           FAIL(name << ": the " << period << " after " << at << " begins at " << begins);
       }
   }

@@ -195,7 +195,7 @@ ssize_t __real_write(int, const void*, std::size_t);
 ssize_t __wrap_write(int fd, const void* from, std::size_t size) {
   Process* const p = about(fd);
   if (!p) return __real_write(fd, from, size);
-  return with(*p, fd, [&](Open& of) { return p->files().knock(*of.node, size); });
+  return with(*p, fd, [&](Open& of) { return p->files().wake(*of.node, size); });
 }
 
 int __real_nanosleep(const timespec*, timespec*);

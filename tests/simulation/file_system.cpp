@@ -176,7 +176,7 @@ ssize_t FileSystem::drain(Node& node, std::size_t most) {
   return static_cast<ssize_t>(n);
 }
 
-ssize_t FileSystem::knock(Node& node, std::size_t bytes) {
+ssize_t FileSystem::wake(Node& node, std::size_t bytes) {
   if (node.readers == 0) return -EPIPE;
   node.unread += bytes;
   if (stirred) stirred(node);

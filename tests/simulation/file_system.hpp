@@ -64,8 +64,8 @@ class FileSystem {
   ssize_t read(const Node&, char* to, std::size_t size, off_t at) const;
   ssize_t write(Node&, std::string_view bytes, off_t at);
   int reserve(Node&, off_t at, off_t size);
-  ssize_t drain(Node&, std::size_t most);   // reads from a FIFO
-  ssize_t knock(Node&, std::size_t bytes);  // writes to it
+  ssize_t drain(Node&, std::size_t most);  // reads from a FIFO
+  ssize_t wake(Node&, std::size_t bytes);  // writes to it
 
   NodePtr find(std::string_view path) const;
   bool full = false;  // nothing that needs new space can be written

@@ -249,9 +249,9 @@ Scenario Scenario::random(std::uint64_t seed, Kind of) {
   return s;
 }
 
-std::string text(const std::vector<Line>& story) {
+std::string text(const std::vector<SessionSlot>& story) {
   std::string out;
-  for (const Line& line : story)
+  for (const SessionSlot& line : story)
     out += fmt::format("{:10.4f} s  {:<8} {}\n", static_cast<double>(line.at) / 1e9, line.who,
                        line.what);
   return out;

@@ -35,7 +35,7 @@ std::unique_ptr<Server> make_server(const Scenario&, World&, Ledger&);
 struct Outcome {
   std::optional<std::string> broken;  // the first invariant
   std::vector<Decision> decisions;    // those that were faults
-  std::vector<Line> story;
+  std::vector<SessionSlot> story;
   std::uint64_t grants = 0, jobs = 0, overlaps_excused = 0, stale_writes_refused = 0;
   bool cut_short = false;
 };
@@ -48,6 +48,6 @@ using Look = std::function<bool(std::uint64_t number, Point, std::uint64_t state
 Outcome simulate(const Scenario&, Schedule&, bool told = false, const Look& look = {});
 
 // The story for people: time, who, what.
-std::string text(const std::vector<Line>& story);
+std::string text(const std::vector<SessionSlot>& story);
 
 }  // namespace dlock::simulation

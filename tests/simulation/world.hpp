@@ -31,7 +31,7 @@ struct Machine {
   Nanos when(Nanos shown) const noexcept;
 };
 
-struct Line {
+struct SessionSlot {
   Nanos at;
   std::string who, what;
 };
@@ -63,7 +63,7 @@ class World {
 
   bool told() const noexcept { return told_; }
   void say(std::string who, std::string what);
-  const std::vector<Line>& story() const noexcept { return story_; }
+  const std::vector<SessionSlot>& story() const noexcept { return story_; }
 
   // The first broken invariant ends the simulation.
   void broken(std::string invariant);
@@ -102,7 +102,7 @@ class World {
   std::uint64_t points_ = 0;
   std::vector<Decision> decisions_;
   bool told_, cut_short_ = false;
-  std::vector<Line> story_;
+  std::vector<SessionSlot> story_;
   std::optional<std::string> broken_;
 };
 

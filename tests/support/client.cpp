@@ -8,7 +8,7 @@ std::unique_ptr<Backend> open_backend(const BackendFactory& factory, const std::
                                       const Settings& settings, std::string_view recipe) {
   auto parsed = Url::parse(url);
   if (!parsed) throw std::runtime_error(parsed.error().message);
-  if (factory.translate) factory.translate(*parsed);
+  if (factory.normalize_url) factory.normalize_url(*parsed);
   const auto recipes = factory.recipes;
   const auto traits = std::find_if(recipes.begin(), recipes.end(),
                                    [&](const Traits& t) { return t.recipe == recipe; });

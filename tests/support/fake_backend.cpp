@@ -121,25 +121,25 @@ Result<std::vector<std::string>> FakeBackend::names() {
   return std::vector<std::string>{};
 }
 
-Result<Starts> FakeBackend::starts(const Key& key) {
+Result<RunStarts> FakeBackend::starts(const Key& key) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   Table table;
   const Entry* e = known(table, key);
-  Starts s{wall_micros(), e ? e->start : std::nullopt};
+  RunStarts s{wall_micros(), e ? e->start : std::nullopt};
   if (s.last && s.last->until <= s.now) s.last.reset();
   return s;
 }
 
-Result<Noted> FakeBackend::note_start(const Lease& lease, const StartChange& change) {
+Result<UpdateResult> FakeBackend::note_start(const Lease& lease, const RunStartUpdate& change) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   const Micros now = now_us();
   Table table;
   Entry* const e = known(table, lease.key);
-  if (!e || !e->state.holder(lease.owner, now)) return Noted::not_held;
-  if (!change.fits(e->start, wall_micros())) return Noted::other_start;
+  if (!e || !e->state.holder(lease.owner, now)) return UpdateResult::not_held;
+  if (!change.fits(e->start, wall_micros())) return UpdateResult::other_start;
   e->start = change.is;
   if (lose(RequestKind::note)) return fail(lost_reply("note the start"));
-  return Noted::yes;
+  return UpdateResult::yes;
 }
 
 namespace {

@@ -29,8 +29,8 @@ class FakeBackend final : public Backend {
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
   Result<void> erase(const Key&) override { return {}; }  // gone with the process
-  Result<Starts> starts(const Key&) override;
-  Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<RunStarts> starts(const Key&) override;
+  Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&) override;
 
  private:
   friend class FakeWaiter;

@@ -19,7 +19,7 @@ struct Entry {
   std::map<std::uint64_t, Fd> bells;  // ticket -> eventfd: wakes a waiter
   // owners after a release or cancel: they must not come back (lease.hpp)
   std::set<Owner> spent;
-  std::optional<Start> start;  // noted
+  std::optional<RunStart> start;  // noted
 
   // After each transition: wakes waiters that may run now, drops dead ones. `granted`: a new head
   // may have to watch more holders.

@@ -32,7 +32,7 @@ class RawRedis {
   }
 
  private:
-  redis::Connection connection_;
+  redis::RespStream connection_;
 };
 
 class RedisServer {

@@ -31,7 +31,7 @@ Result<void> trust(SSL_CTX* context, const std::string& ca) {
       return fail(Errc::config, "this system has no trusted certificates: give --tls-ca");
     return {};
   }
-  if (const char* why = trouble_with_file(ca, true))
+  if (const char* why = why_unusable(ca, true))
     return fail(Errc::config, fmt::format("--tls-ca {}: {}", ca, why));
   struct stat s {};
   const bool directory = ::stat(ca.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
@@ -46,7 +46,7 @@ Result<void> identify(SSL_CTX* context, const std::string& cert, const std::stri
     return fail(Errc::config, "--tls-cert and --tls-key go together: only one was given");
   if (cert.empty()) return {};
   for (const auto& [option, path] : {std::pair{"--tls-cert", &cert}, std::pair{"--tls-key", &key}})
-    if (const char* why = trouble_with_file(*path, false))
+    if (const char* why = why_unusable(*path, false))
       return fail(Errc::config, fmt::format("{} {}: {}", option, *path, why));
   if (SSL_CTX_use_certificate_chain_file(context, cert.c_str()) != 1)
     return fail(Errc::config, fmt::format("--tls-cert {}: {}", cert, reason()));

@@ -39,8 +39,8 @@ class QueueBackend final : public Backend {
   Result<std::vector<std::string>> names() override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<Released> revoke(const Key&) override;
-  Result<Starts> starts(const Key&) override;
-  Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<RunStarts> starts(const Key&) override;
+  Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&) override;
   Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override { return {client_.requests, wakeups_}; }

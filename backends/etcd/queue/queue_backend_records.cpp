@@ -15,12 +15,12 @@ namespace {
 constexpr Duration note_slack = std::chrono::seconds{60};
 
 // Errc::usage: the note is not dlock's, so its starts are unknown.
-Result<std::optional<Start>> parse_start(const KeyValues& found) {
+Result<std::optional<RunStart>> parse_start(const KeyValues& found) {
   if (found.empty()) return std::nullopt;
   std::string_view text = found.front().value;
   const auto at = parse_number<std::int64_t>(next_part(text, ' '));
   const auto until = parse_number<std::int64_t>(text);
-  if (at && until) return Start{*at, *until};
+  if (at && until) return RunStart{*at, *until};
   return fail(Errc::usage,
               fmt::format("key {} is no note of a start: delete it", dlock::quoted(found[0].key)));
 }
@@ -166,23 +166,23 @@ Result<std::vector<std::string>> QueueBackend::names() {
 
 // ---- --once-per --------------------------------------------------------------------------------
 
-Result<Starts> QueueBackend::starts(const Key& key) {
+Result<RunStarts> QueueBackend::starts(const Key& key) {
   if (!traits_.starts) return fail(cannot("--once-per"));
   TRY(answer, client_.read("look", {get(start_key(name_of(key)))}, client_.usual_deadline()));
   TRY(noted, parse_start(answer.range(0)));
-  Starts s{client_.store_now(), noted};
+  RunStarts s{client_.store_now(), noted};
   if (s.last && s.last->until <= s.now) s.last.reset();
   return s;
 }
 
 // A compare-and-set on the note's revision, under the grant: a late or repeated request changes
 // nothing. The note has a lease that is never renewed, and that outlives the note's use.
-Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& wanted) {
+Result<UpdateResult> QueueBackend::note_start(const Lease& lease, const RunStartUpdate& wanted) {
   if (!traits_.starts) return fail(cannot("--once-per"));
   const Deadline until = client_.usual_deadline();
   const std::string key = start_key(name_of(lease.key));
   TRY(h, held(lease, "note the start", until));
-  if (!h) return Noted::not_held;
+  if (!h) return UpdateResult::not_held;
   bool other = false;
   const auto then = [&](const KeyValues& found) -> Result<std::optional<Parts>> {
     TRY(noted, parse_start(found));
@@ -195,8 +195,8 @@ Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& wa
     return Parts{put(key, fmt::format("{} {}", wanted.is->at, wanted.is->until), keeper.id)};
   };
   TRY(done, change("note the start", created(h->key, revision(*h)), key, until, then));
-  if (!done) return Noted::not_held;
-  return other ? Noted::other_start : Noted::yes;
+  if (!done) return UpdateResult::not_held;
+  return other ? UpdateResult::other_start : UpdateResult::yes;
 }
 
 Result<void> QueueBackend::erase(const Key& key) {

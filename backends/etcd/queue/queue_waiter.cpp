@@ -25,7 +25,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     }
     const bool fresh = revision_ == 0;
     if (fresh || std::exchange(read_again_, false) || (slice <= Duration{} && !was_read)) {
-      TRY(done, fresh ? enter(until) : read_queue(Whom::all, false, until));
+      TRY(done, fresh ? enter(until) : read_queue(Scope::all, false, until));
       if (done) return std::move(*done);
       was_read = true;
       continue;
@@ -41,7 +41,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     TRY_VOID(keep_place(until));
     // we are woken most often because it is our turn, which may need a new lease
     const bool with_proof = !touch && !proven();
-    TRY(done, read_queue(one_decides() ? Whom::newest : Whom::all, with_proof, until));
+    TRY(done, read_queue(one_decides() ? Scope::newest : Scope::all, with_proof, until));
     read_again_ = false;
     if (done) return std::move(*done);
   }
@@ -150,13 +150,13 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
     attached_ = kv.lease;
     record_ = Record::parse(kv.value).value_or(record_);
   }
-  return judge(answer, answer.range(0), Whom::all, until);
+  return judge(answer, answer.range(0), Scope::all, until);
 }
 
-QueueWaiter::Step QueueWaiter::read_queue(Whom whom, bool with_proof, Deadline until) {
+QueueWaiter::Step QueueWaiter::read_queue(Scope whom, bool with_proof, Deadline until) {
   // the slots of contenders after a permit count, too
   const bool all = request_.mode == Mode::permit;
-  const auto read_us = list(prefix_, all ? 0 : revision_, whom == Whom::newest);
+  const auto read_us = list(prefix_, all ? 0 : revision_, whom == Scope::newest);
   Parts when = {created(key_, revision_)}, then = {read_us, get(key_)};
   NewLease fresh;
   if (with_proof) {
@@ -186,7 +186,7 @@ QueueWaiter::Step QueueWaiter::read_queue(Whom whom, bool with_proof, Deadline u
   return judge(answer, answer.range(first), whom, until);
 }
 
-QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& found, Whom whom,
+QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& found, Scope whom,
                                      Deadline until) {
   last_read_ = answer.revision;
   TRY(all, backend_.contenders_of(found, prefix_));
@@ -194,9 +194,9 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
   free_slot_ = lowest_free_slot(before_);
   std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
   // the newest key belongs to a lock whose name begins with ours, and hides the keys before it
-  if (whom == Whom::newest && before_.empty() && !found.empty())
-    return read_queue(Whom::all, false, until);
-  if (whom == Whom::all) {
+  if (whom == Scope::newest && before_.empty() && !found.empty())
+    return read_queue(Scope::all, false, until);
+  if (whom == Scope::all) {
     ahead_ = 0;
     holder_.reset();
     for (std::size_t i = 0; i < before_.size(); ++i) {

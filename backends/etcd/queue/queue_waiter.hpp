@@ -34,14 +34,14 @@ class QueueWaiter final : public Waiter {
   Result<void> cancel() override;
 
  private:
-  enum class Whom { all, newest };               // of those before us
+  enum class Scope { all, newest };              // of those before us
   using Step = Result<std::optional<Progress>>;  // nullopt: go on
   static Step go_on() { return std::optional<Progress>{}; }
 
   Step enter(Deadline until);
   Result<void> settle(Deadline until);
-  Step read_queue(Whom, bool with_proof, Deadline until);
-  Step judge(const TxnAnswer&, const KeyValues& before, Whom, Deadline until);
+  Step read_queue(Scope, bool with_proof, Deadline until);
+  Step judge(const TxnAnswer&, const KeyValues& before, Scope, Deadline until);
   Step claim(Deadline until);
   Result<Progress> give_up(std::string why);
   Result<void> keep_place(Deadline until);

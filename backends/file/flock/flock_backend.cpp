@@ -164,7 +164,7 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
     v.notes.push_back("a holder was asked to release (release --force)");
   v.waiters_known = false;
   if (!listed)
-    v.unread =
+    v.unknown_reason =
         "/proc/locks shows no locks here, so whether another program has this one is unknown";
   // Each lock of ours is a line of the kernel's table; with its pid, if the process is in this pid
   // namespace.

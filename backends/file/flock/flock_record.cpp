@@ -105,7 +105,7 @@ Result<bool> FlockRecord::leave(const Owner& owner, Lifeline& mailbox) {
 }
 
 Result<FlockRecord::Evicted> FlockRecord::evict(std::optional<FencingToken> token, int file) {
-  std::vector<Fd> doors;
+  std::vector<Fd> mailboxes;
   Evicted result;
   {
     const Unlock unlock{file_};
@@ -115,11 +115,11 @@ Result<FlockRecord::Evicted> FlockRecord::evict(std::optional<FencingToken> toke
       ++(evicted(h) ? result.before : result.now);
       h.slot = evicted_slot;
       TRY(found, probe(file_.place(), h.ticket));
-      if (found.life == Probe::Life::alive) doors.push_back(std::move(found.fd));
+      if (found.life == Probe::Life::alive) mailboxes.push_back(std::move(found.fd));
     }
     if (result.now) TRY_VOID(end(record));
   }
-  knock(doors);
+  wake(mailboxes);
   return result;
 }
 

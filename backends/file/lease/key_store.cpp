@@ -23,7 +23,7 @@ Owner owner_of_adopted(std::uint64_t ticket) {
 
 // Calls what(ticket, life) for each FIFO of a key.
 template <class What>
-Result<void> each_fifo(const Place& at, What what) {
+Result<void> each_fifo(const LifelineDir& at, What what) {
   Fd again(::openat(at.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   DIR* dir = again ? ::fdopendir(again.get()) : nullptr;
   if (!dir) return fail_errno("list", std::string(at.path), errno);
@@ -103,7 +103,7 @@ void KeyStore::abandon() noexcept {
   alarms_.clear();
 }
 
-void KeyStore::strike(std::uint64_t ticket) {
+void KeyStore::remove_dead(std::uint64_t ticket) {
   LockState& s = state();
   s.vanish(ticket, now_);
   // other_boot() needs the time when its lock-delay began, by this clock.
@@ -112,7 +112,7 @@ void KeyStore::strike(std::uint64_t ticket) {
   dead_.push_back(ticket);
 }
 
-bool KeyStore::disown(const Lifeline& life) {
+bool KeyStore::remove_adopted(const Lifeline& life) {
   return life && std::erase_if(state().holders, [&](const auto& h) {
                    return adopted(h) && h.ticket == life.ticket();
                  }) > 0;
@@ -160,19 +160,19 @@ Result<void> KeyStore::other_boot() {
     TRY_VOID(check_life(h.ticket, false));
   }
   for (const auto& w : state().waiters) TRY_VOID(check_life(w.ticket, true));
-  for (const std::uint64_t ticket : gone) strike(ticket);
+  for (const std::uint64_t ticket : gone) remove_dead(ticket);
   return {};
 }
 
 // Opens the mailboxes of the waiters to wake. It removes a dead waiter, and the next in line takes
 // its turn.
-Result<std::vector<Fd>> KeyStore::doors() {
+Result<std::vector<Fd>> KeyStore::mailboxes() {
   std::vector<Fd> open;
   const auto add = [&](std::uint64_t ticket, bool waits) -> Result<bool> {
     TRY(found, probe(place(), ticket));
     const bool dead = waits && found.life != Probe::Life::alive;
     if (found.life == Probe::Life::alive) open.push_back(std::move(found.fd));
-    if (dead) strike(ticket);
+    if (dead) remove_dead(ticket);
     return !dead;
   };
   LockState& s = state();
@@ -195,7 +195,7 @@ void KeyStore::remove_names(const std::vector<std::uint64_t>& tickets) const {
 }
 
 Result<bool> KeyStore::finish() {
-  const auto open = doors();
+  const auto open = mailboxes();
   const auto done = open ? file_.commit(record_) : fail(open.error());
   if (!done) {
     abandon();
@@ -211,7 +211,7 @@ Result<bool> KeyStore::finish() {
   file_.unlock();
   // Interleaving 1: killed here. An invited waiter watches us, or our record's holder, or finds its
   // turn unclaimed.
-  knock(*open);
+  wake(*open);
   remove_names(dead_);
   abandon();
   return counts;
@@ -225,7 +225,7 @@ Result<std::optional<KeyView>> KeyStore::inspect() {
     const auto recorded = s.holders;
     s.expire(now);
     const std::size_t alive = s.holders.size();
-    TRY(missing, strike_dead(s, now));
+    TRY(missing, remove_dead_holders(s, now));
     // it may have been released just now
     if ((missing && tries < 3) || (s.holders.size() < alive && tries == 0)) {
       record = file_.peek(StateFile::Depth::waiters);
@@ -238,7 +238,7 @@ Result<std::optional<KeyView>> KeyStore::inspect() {
     if (const auto revoked = read_revoked(place()); revoked && *revoked)
       for (auto& h : v.holders) h.revoked = h.token != 0 && h.token <= **revoked;
     v.last_run = read_last_run(place());
-    if (const auto note = read_start(place()); note && *note && (*note)->until > wall_micros())
+    if (const auto note = read_beginning(place()); note && *note && (*note)->until > wall_micros())
       v.noted_start = (*note)->at;
     const auto strangers = std::count_if(s.holders.begin(), s.holders.end(), adopted);
     if (missing)
@@ -263,7 +263,7 @@ Result<std::optional<KeyView>> KeyStore::inspect_without_state() {
   TRY(dir, file_.open_dir());
   std::size_t alive = 0;
   if (dir.dir) {
-    const Place at{dir.dir.get(), 0, dir.access, file_.dir_path(), 0, 0};
+    const LifelineDir at{dir.dir.get(), 0, dir.access, file_.dir_path(), 0, 0};
     TRY_VOID(each_fifo(
         at, [&](std::uint64_t, Probe::Life life) { alive += life == Probe::Life::alive; }));
   }
@@ -271,7 +271,7 @@ Result<std::optional<KeyView>> KeyStore::inspect_without_state() {
   KeyView v;
   v.key = key_.text();
   v.waiters_known = false;
-  v.unread = fmt::format(
+  v.unknown_reason = fmt::format(
       "the state file was lost; {} process(es) that held or waited block the key until they end or "
       "go on",
       alive);
@@ -279,7 +279,7 @@ Result<std::optional<KeyView>> KeyStore::inspect_without_state() {
 }
 
 // Returns the number of holders that have no FIFO to check.
-Result<std::size_t> KeyStore::strike_dead(LockState& s, Micros now) const {
+Result<std::size_t> KeyStore::remove_dead_holders(LockState& s, Micros now) const {
   std::vector<std::uint64_t> gone;
   std::size_t missing = 0;
   for (const auto& h : s.holders) {

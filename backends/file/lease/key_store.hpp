@@ -47,15 +47,15 @@ class KeyStore {
   // Joins after last_waiter(), and returns the new ticket.
   std::uint64_t join(const LockState::Acquisition&);
   Micros now() const noexcept { return now_; }
-  Place place() const noexcept { return file_.place(); }
+  LifelineDir place() const noexcept { return file_.place(); }
   StateFile& file() noexcept { return file_; }
 
   // The contender with this ticket is proven dead: the commit removes its name, and a lock-delay
   // runs from now.
-  void strike(std::uint64_t ticket);
+  void remove_dead(std::uint64_t ticket);
   // Another process, which found no state, took our own lifeline for a holder. True: it did, and
   // that holder is removed.
-  bool disown(const Lifeline&);
+  bool remove_adopted(const Lifeline&);
   // Begins the change again, and takes every living lifeline that the state does not know for a
   // holder.
   Result<void> restart_and_adopt();
@@ -85,8 +85,8 @@ class KeyStore {
   Result<std::optional<KeyView>> inspect_without_state();
   void remove_names(const std::vector<std::uint64_t>&) const;
   Result<void> other_boot();
-  Result<std::vector<Fd>> doors();
-  Result<std::size_t> strike_dead(LockState&, Micros now) const;
+  Result<std::vector<Fd>> mailboxes();
+  Result<std::size_t> remove_dead_holders(LockState&, Micros now) const;
 
   const Key key_;
   const Tuning& tuning_;

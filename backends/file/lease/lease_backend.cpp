@@ -36,8 +36,8 @@ Result<KeyStore::Begun> LeaseBackend::begin(KeyStore& key, Make make, int interr
 // ---- renew -------------------------------------------------------------------------------------
 // A process that found no state took our lifeline for a holder. Nobody else was granted the key
 // meanwhile, so we register again.
-bool LeaseBackend::speak_again(KeyStore& key, AttachedHold& held) {
-  if (!key.disown(held.life)) return false;
+bool LeaseBackend::register_again(KeyStore& key, AttachedHold& held) {
+  if (!key.remove_adopted(held.life)) return false;
   LockState& s = key.state();
   s.fence = std::max(s.fence, held.record.token);
   s.holders.push_back(held.record);
@@ -66,7 +66,7 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
   if (!held.life.is_at(key.place()))
     return Lost{fmt::format("its FIFO was deleted from {}", printable(key.file().dir_path()))};
   if (key.state().holder(lease.owner, key.now())) return kept;
-  if (!speak_again(key, held))
+  if (!register_again(key, held))
     return Lost{
         "its record was removed (release --force, or an older copy of the state was restored)"};
   TRY(done, key.finish());
@@ -126,7 +126,7 @@ Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl, std::opti
   if (begun == KeyStore::Begun::absent)
     return Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))};
   const Change change(key);
-  speak_again(key, *mine);
+  register_again(key, *mine);
   if (const auto* h = key.state().holder(lease.owner, key.now())) note_run(key, *h, end);
   if (!key.state().renew(lease.owner, ttl.count(), key.now()))
     return Lost{"its record was removed"};
@@ -158,7 +158,7 @@ Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd>
   const Change change(key);
   const LockState::Holder* h = key.state().holder(lease.owner, key.now());
   if (h && h->deadline == never && !mine) key.alarm(h->ticket);  // another process holds it
-  bool was = mine && mine->life.is_at(key.place()) && key.disown(mine->life);
+  bool was = mine && mine->life.is_at(key.place()) && key.remove_adopted(mine->life);
   if (h && mine && mine->revoked && key.state().holders.size() == 1) forget_revoked(key.place());
   if (h) note_run(key, *h, end);
   was |= key.state().release(lease.owner, key.now());
@@ -219,7 +219,7 @@ Result<std::optional<KeyView>> LeaseBackend::inspect_name(const std::string& nam
     KeyView v;
     v.key = key_or_name;
     v.waiters_known = false;
-    v.unread = why.message;
+    v.unknown_reason = why.message;
     return std::optional{std::move(v)};
   };
   const std::string stored = prefix_ + name;

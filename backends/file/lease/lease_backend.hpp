@@ -24,7 +24,7 @@ class LeaseBackend final : public Backend {
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return "file:" + root_.path(); }
   Counters counters() const noexcept override { return counters_; }
-  Health health() override { return {.grants_nothing = silent_}; }
+  Health health() override { return {.in_grace_period = silent_}; }
 
   // The Waiter must not outlive this Backend. After the grant the Backend keeps the lifeline, and
   // the Waiter may go.
@@ -38,8 +38,8 @@ class LeaseBackend final : public Backend {
   Result<std::vector<std::string>> names() override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<Released> revoke(const Key&) override;
-  Result<Starts> starts(const Key&) override;
-  Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<RunStarts> starts(const Key&) override;
+  Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&) override;
   Result<void> erase(const Key& key) override {
     return root_.remove_key(prefix_ + store_name(key));
   }
@@ -63,7 +63,7 @@ class LeaseBackend final : public Backend {
   Result<Renewal> keep_attached(const Lease&, AttachedHold&);
   void note_end(const Lease&, AttachedHold&);
   Result<Renewal> keep_lease(const Lease&, Duration ttl);
-  bool speak_again(KeyStore&, AttachedHold&);
+  bool register_again(KeyStore&, AttachedHold&);
   static void note_run(KeyStore&, const LockState::Holder&, std::optional<RunEnd>);
   Result<bool> is_revoked(KeyStore&, FencingToken);
 

@@ -7,18 +7,18 @@
 namespace dlock::file {
 
 // ---- --once-per --------------------------------------------------------------------------------
-Result<Starts> LeaseBackend::starts(const Key& wanted) {
+Result<RunStarts> LeaseBackend::starts(const Key& wanted) {
   KeyStore& key = store(wanted);
   // without the lock, which a stopped process may hold
   TRY(record, key.file().peek(StateFile::Depth::holders));
-  Starts s{.now = wall_micros(), .last = {}};
+  RunStarts s{.now = wall_micros(), .last = {}};
   if (!record) return s;
-  TRY(note, read_start(key.place()));
+  TRY(note, read_beginning(key.place()));
   if (note && note->until <= s.now) {  // no longer needed: remove it, unless somebody changes it
     const auto begun = key.begin(Make::nothing, Duration{});
     const Change change(key);
     if (begun && *begun == KeyStore::Begun::locked)
-      if (const auto same = read_start(key.place()); same && *same && (*same)->until <= s.now)
+      if (const auto same = read_beginning(key.place()); same && *same && (*same)->until <= s.now)
         (void)forget_start(key.place());
   } else if (note) {
     s.last = *note;
@@ -26,16 +26,16 @@ Result<Starts> LeaseBackend::starts(const Key& wanted) {
   return s;
 }
 
-Result<Noted> LeaseBackend::note_start(const Lease& lease, const StartChange& change) {
+Result<UpdateResult> LeaseBackend::note_start(const Lease& lease, const RunStartUpdate& change) {
   KeyStore& key = store(lease.key);
   TRY(begun, begin(key, Make::nothing));
-  if (begun == KeyStore::Begun::absent) return Noted::not_held;
+  if (begun == KeyStore::Begun::absent) return UpdateResult::not_held;
   const Change locked(key);
-  if (!key.state().holder(lease.owner, key.now())) return Noted::not_held;
-  TRY(noted, read_start(key.place()));
-  if (!change.fits(noted, wall_micros())) return Noted::other_start;
+  if (!key.state().holder(lease.owner, key.now())) return UpdateResult::not_held;
+  TRY(noted, read_beginning(key.place()));
+  if (!change.fits(noted, wall_micros())) return UpdateResult::other_start;
   TRY_VOID(change.is ? write_start(key.place(), *change.is) : forget_start(key.place()));
-  return Noted::yes;
+  return UpdateResult::yes;
 }
 
 // ---- the last run ------------------------------------------------------------------------------

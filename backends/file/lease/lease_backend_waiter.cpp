@@ -133,7 +133,7 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   std::optional<Lifeline> made;
   for (bool unknown_one = true; unknown_one;) {
     unknown_one = false;
-    key_.disown(life_);
+    key_.remove_adopted(life_);
     std::uint64_t ticket = 0;
     TRY(joined, fresh ? join(ticket) : std::optional<LockState::Answer>{});
     answer = joined;
@@ -225,7 +225,7 @@ Result<void> LeaseWaiter::rejoin() {
   if (life_.ticket() == ticket && life_.is_at(key_.place())) return {};
   TRY(line, Lifeline::rejoin(key_.place(), ticket));
   if (!line) {
-    key_.strike(ticket);
+    key_.remove_dead(ticket);
     return key_.load_for(request_.owner);
   }
   life_.drop(key_.place());
@@ -263,7 +263,7 @@ Result<bool> LeaseWaiter::holder_is_gone() {
     if (h.deadline == never) {
       TRY(found, probe(key_.place(), h.ticket));
       if (found.life == Probe::Life::dead) {
-        key_.strike(h.ticket);
+        key_.remove_dead(h.ticket);
         return true;
       }
     }
@@ -310,7 +310,7 @@ Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool h
       // a deleted name proves nothing, and blocks
       if (found.life == Probe::Life::missing && holders) continue;
     }
-    key_.strike(ticket);
+    key_.remove_dead(ticket);
     all_alive = false;
   }
   return all_alive;
@@ -444,8 +444,8 @@ Result<void> LeaseWaiter::cancel() {
   }
   const Change guard(key_);
   TRY_VOID(key_.load_for(request_.owner));
-  key_.disown(life_);
-  if (mine) key_.disown(mine->life);
+  key_.remove_adopted(life_);
+  if (mine) key_.remove_adopted(mine->life);
   key_.state().cancel(request_.owner);
   key_.state().release(request_.owner, key_.now());
   const bool alive = life_ || mine;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int safe_flags = O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY;
 
-std::string path_of(const Place& at, const std::string& name) {
+std::string path_of(const LifelineDir& at, const std::string& name) {
   return fmt::format("{}/{}", at.path, name);
 }
 
@@ -40,7 +40,7 @@ Result<void> check(int fd, const Access& access, const std::string& path) {
 // Whether a FIFO in a shared directory has no rights for the group. Its maker, another member,
 // ended right after it made it, or it belongs to a state that was deleted. If no record has used
 // its number, it proves nothing.
-bool without_rights(const Place& at, const std::string& name) {
+bool without_rights(const LifelineDir& at, const std::string& name) {
   struct stat st {};
   return at.access.group && ::fstatat(at.dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
          S_ISFIFO(st.st_mode) && (st.st_mode & 0777) != at.access.file_mode();
@@ -54,7 +54,7 @@ std::optional<std::uint64_t> ticket_of(std::string_view name) noexcept {
   return name.starts_with('0') ? std::nullopt : parse_number<std::uint64_t>(name);
 }
 
-Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ticket) {
+Result<std::optional<Lifeline>> Lifeline::make(const LifelineDir& at, std::uint64_t ticket) {
   const std::string name = fifo_name(ticket);
   const auto path = [&] { return path_of(at, name); };
   Fd fd;
@@ -98,7 +98,7 @@ Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ti
 // The FIFO may be dead now, and a process that watches it may have been woken. Both are judged only
 // under the lock of the state, by the facts at that time. Opening it makes it alive again, for
 // exactly the record that it belongs to.
-Result<std::optional<Lifeline>> Lifeline::rejoin(const Place& at, std::uint64_t ticket) {
+Result<std::optional<Lifeline>> Lifeline::rejoin(const LifelineDir& at, std::uint64_t ticket) {
   const std::string name = fifo_name(ticket);
   Fd fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
   if (!fd && errno == ENOENT) return std::optional<Lifeline>{};
@@ -107,7 +107,7 @@ Result<std::optional<Lifeline>> Lifeline::rejoin(const Place& at, std::uint64_t 
   return std::optional{Lifeline(ticket, at.epoch, std::move(fd))};
 }
 
-bool state_is_at(const Place& at) noexcept {
+bool state_is_at(const LifelineDir& at) noexcept {
   struct stat there {};
   return at.inode != 0 && ::fstatat(at.dir, "state", &there, AT_SYMLINK_NOFOLLOW) == 0 &&
          there.st_ino == at.inode && there.st_dev == at.device;
@@ -118,7 +118,7 @@ bool Lifeline::linked() const noexcept {
   return fd_ && ::fstat(fd_.get(), &st) == 0 && st.st_nlink > 0;
 }
 
-bool Lifeline::is_at(const Place& at) noexcept {
+bool Lifeline::is_at(const LifelineDir& at) noexcept {
   if (!fd_ || at.dir < 0) return false;
   if (epoch_ == at.epoch) return true;
   struct stat mine {
@@ -140,7 +140,7 @@ void Lifeline::drain() const noexcept {
 // because we live. So we die first, and remove the name only if the state is still there: whoever
 // finds no state later sees us dead. Otherwise the name stays, and shows those who wait for that
 // holder that it has ended. (Without the name they would wait until it is forced.)
-void Lifeline::drop(const Place& at) noexcept {
+void Lifeline::drop(const LifelineDir& at) noexcept {
   const std::string name = is_at(at) ? fifo_name(ticket_) : std::string{};
   drop();
   if (!name.empty() && state_is_at(at)) ::unlinkat(at.dir, name.c_str(), 0);
@@ -151,7 +151,7 @@ void Lifeline::drop() noexcept {
   ticket_ = 0;
 }
 
-Result<Probe> probe(const Place& at, std::uint64_t ticket) {
+Result<Probe> probe(const LifelineDir& at, std::uint64_t ticket) {
   const std::string name = fifo_name(ticket);
   Fd fd(::openat(at.dir, name.c_str(), O_WRONLY | safe_flags));
   if (!fd && errno == ENXIO) return Probe{Probe::Life::dead};
@@ -166,8 +166,8 @@ bool ended(int watched_fd) noexcept {
   return ::poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
 }
 
-void knock(const std::vector<Fd>& doors) noexcept {
-  if (doors.empty()) return;
+void wake(const std::vector<Fd>& mailboxes) noexcept {
+  if (mailboxes.empty()) return;
   sigset_t pipe_only, before, pending;
   sigemptyset(&pipe_only);
   sigaddset(&pipe_only, SIGPIPE);
@@ -175,7 +175,7 @@ void knock(const std::vector<Fd>& doors) noexcept {
   const bool was_pending = sigismember(&pending, SIGPIPE) == 1;
   ::pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
   bool broken = false;
-  for (const Fd& door : doors) broken |= ::write(door.get(), "!", 1) < 0 && errno == EPIPE;
+  for (const Fd& door : mailboxes) broken |= ::write(door.get(), "!", 1) < 0 && errno == EPIPE;
   const timespec now{};
   // it is ours; others must not see it
   if (broken && !was_pending) ::sigtimedwait(&pipe_only, nullptr, &now);

@@ -25,7 +25,7 @@ std::string fifo_name(std::uint64_t ticket);
 std::optional<std::uint64_t> ticket_of(std::string_view fifo_name) noexcept;
 
 // The directory of a key, as it is open now.
-struct Place {
+struct LifelineDir {
   int dir;
   unsigned epoch;  // changes when the directory had to be opened again: it may be another one then
   const Access& access;
@@ -35,7 +35,7 @@ struct Place {
 };
 
 // False: the state was deleted, replaced or renamed. Its successor decides what the names mean.
-bool state_is_at(const Place&) noexcept;
+bool state_is_at(const LifelineDir&) noexcept;
 
 class Lifeline {
  public:
@@ -46,20 +46,20 @@ class Lifeline {
   // Call it under the lock of the state. A dead FIFO with that name is replaced: its maker ended
   // before it could commit the ticket. nullopt: a living FIFO, unknown to the state, has the name;
   // or the state is no longer in its place.
-  static Result<std::optional<Lifeline>> make(const Place&, std::uint64_t ticket);
+  static Result<std::optional<Lifeline>> make(const LifelineDir&, std::uint64_t ticket);
   // Call it under the lock of the state. nullopt: there is no such FIFO.
-  static Result<std::optional<Lifeline>> rejoin(const Place&, std::uint64_t ticket);
+  static Result<std::optional<Lifeline>> rejoin(const LifelineDir&, std::uint64_t ticket);
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   int fd() const noexcept { return fd_.get(); }
   std::uint64_t ticket() const noexcept { return ticket_; }
   bool linked() const noexcept;  // false: its name was deleted
   // Whether others find it at this place. False: they cannot see that we live.
-  bool is_at(const Place&) noexcept;
+  bool is_at(const LifelineDir&) noexcept;
   void drain() const noexcept;
 
   // Ends our proof of life and removes its name, unless the state is gone: see interleaving 3.
-  void drop(const Place&) noexcept;
+  void drop(const LifelineDir&) noexcept;
   void drop() noexcept;  // keeps the name, so that others find it dead
 
  private:
@@ -77,13 +77,13 @@ struct Probe {
   Fd fd{};  // if alive: to watch it and to notify its owner
 };
 // An Error is our own problem (descriptors, permission), not a death.
-Result<Probe> probe(const Place&, std::uint64_t ticket);
+Result<Probe> probe(const LifelineDir&, std::uint64_t ticket);
 
 // POLLERR on a descriptor of probe() is the same proof as ENXIO
 bool ended(int watched_fd) noexcept;
 
 // Writes one byte to each. A process that has just died does no harm (SIGPIPE), and the owner of a
 // full mailbox was notified already.
-void knock(const std::vector<Fd>& doors) noexcept;
+void wake(const std::vector<Fd>& mailboxes) noexcept;
 
 }  // namespace dlock::file

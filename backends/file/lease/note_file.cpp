@@ -18,11 +18,11 @@ namespace {
 constexpr std::size_t longest = 2048;
 constexpr std::string_view last_run_magic = "dlock-last1 ";
 
-std::string note_path(const Place& place, std::string_view name) {
+std::string note_path(const LifelineDir& place, std::string_view name) {
   return fmt::format("{}/{}", place.path, name);
 }
 
-Result<std::optional<std::string>> read(const Place& place, const char* name) {
+Result<std::optional<std::string>> read(const LifelineDir& place, const char* name) {
   const std::string path = note_path(place, name);
   const Fd file(::openat(place.dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file && errno == ENOENT) return std::nullopt;
@@ -45,14 +45,14 @@ bool give_rights(int file, const Access& access) {
 }
 
 // Removes what another member of the group has planted, even a directory.
-void clear_away(const Place& place, const std::string& name) {
+void clear_away(const LifelineDir& place, const std::string& name) {
   if (::unlinkat(place.dir, name.c_str(), 0) == 0 || errno != EISDIR) return;
   const std::string aside = ".old." + Owner::random().hex();
   if (::unlinkat(place.dir, name.c_str(), AT_REMOVEDIR) != 0)
     ::renameat(place.dir, name.c_str(), place.dir, aside.c_str());
 }
 
-Result<void> write(const Place& place, const char* name, const std::string& text) {
+Result<void> write(const LifelineDir& place, const char* name, const std::string& text) {
   // Each state has a temporary name of its own, under the lock that we have. A state that was
   // deleted may still be locked, too.
   const std::string path = note_path(place, name),
@@ -106,31 +106,31 @@ bool parse(std::string_view text, std::string_view magic, Number&... numbers) {
   return (one(numbers) && ...) && text == "\n";
 }
 
-tl::unexpected<Error> strange(const Place& place, const char* name) {
+tl::unexpected<Error> strange(const LifelineDir& place, const char* name) {
   return fail(Errc::protocol, fmt::format("{}: is not what this version of dlock writes",
                                           printable(note_path(place, name))));
 }
 
 }  // namespace
 
-Result<std::optional<Start>> read_start(const Place& place) {
+Result<std::optional<RunStart>> read_beginning(const LifelineDir& place) {
   TRY(text, read(place, "started"));
   if (!text) return std::nullopt;
-  Start note;
+  RunStart note;
   if (!parse(*text, "dlock-started1", note.at, note.until)) return strange(place, "started");
   return note;
 }
 
-Result<void> write_start(const Place& place, const Start& note) {
+Result<void> write_start(const LifelineDir& place, const RunStart& note) {
   return write(place, "started", fmt::format("dlock-started1 {} {}\n", note.at, note.until));
 }
 
-Result<void> forget_start(const Place& place) {
+Result<void> forget_start(const LifelineDir& place) {
   if (::unlinkat(place.dir, "started", 0) == 0 || errno == ENOENT) return {};
   return fail_errno("delete", note_path(place, "started"), errno);
 }
 
-Result<std::optional<std::uint64_t>> read_revoked(const Place& place) {
+Result<std::optional<std::uint64_t>> read_revoked(const LifelineDir& place) {
   TRY(text, read(place, "revoke"));
   if (!text) return std::nullopt;
   std::uint64_t token = 0;
@@ -138,11 +138,11 @@ Result<std::optional<std::uint64_t>> read_revoked(const Place& place) {
   return token;
 }
 
-Result<void> write_revoked(const Place& place, std::uint64_t newest_token) {
+Result<void> write_revoked(const LifelineDir& place, std::uint64_t newest_token) {
   return write(place, "revoke", fmt::format("dlock-revoke1 {}\n", newest_token));
 }
 
-std::optional<LastRun> read_last_run(const Place& place) {
+std::optional<LastRun> read_last_run(const LifelineDir& place) {
   constexpr int tries = 3;  // another process may write it meanwhile
   for (int i = 0; i < tries; ++i) {
     const auto text = read(place, "last");
@@ -161,7 +161,7 @@ std::optional<LastRun> read_last_run(const Place& place) {
 namespace {
 
 // A file that we may not write is replaced.
-Fd open_last_run(const Place& place) {
+Fd open_last_run(const LifelineDir& place) {
   const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   Fd file(::openat(place.dir, "last", flags));
   struct stat st {};
@@ -178,7 +178,7 @@ Fd open_last_run(const Place& place) {
 
 // Leaves out reason and command, which may be long. Bytes after the line belonged to a longer
 // record.
-void write_last_run(const Place& place, const LastRun& run) {
+void write_last_run(const LifelineDir& place, const LastRun& run) {
   LastRun shorter = run;
   shorter.who.reason.clear();
   shorter.who.command.clear();
@@ -190,6 +190,6 @@ void write_last_run(const Place& place, const LastRun& run) {
   [[maybe_unused]] const ssize_t n = ::pwrite(file.get(), line.data(), line.size(), 0);
 }
 
-void forget_revoked(const Place& place) noexcept { ::unlinkat(place.dir, "revoke", 0); }
+void forget_revoked(const LifelineDir& place) noexcept { ::unlinkat(place.dir, "revoke", 0); }
 
 }  // namespace dlock::file

@@ -25,18 +25,18 @@
 namespace dlock::file {
 
 // nullopt: there is none. Errc::protocol: it cannot be read safely.
-Result<std::optional<Start>> read_start(const Place&);
-Result<void> write_start(const Place&, const Start&);  // on the disk when it returns
-Result<void> forget_start(const Place&);
+Result<std::optional<RunStart>> read_beginning(const LifelineDir&);
+Result<void> write_start(const LifelineDir&, const RunStart&);  // on the disk when it returns
+Result<void> forget_start(const LifelineDir&);
 
-Result<std::optional<std::uint64_t>> read_revoked(const Place&);
-Result<void> write_revoked(const Place&, std::uint64_t newest_token);
-void forget_revoked(const Place&) noexcept;
+Result<std::optional<std::uint64_t>> read_revoked(const LifelineDir&);
+Result<void> write_revoked(const LifelineDir&, std::uint64_t newest_token);
+void forget_revoked(const LifelineDir&) noexcept;
 
 // Nothing: there is none, or it is unreadable. Only people read it.
-std::optional<LastRun> read_last_run(const Place&);
+std::optional<LastRun> read_last_run(const LifelineDir&);
 // It may not be on the disk yet when this returns, so a power cut may lose it. A failure is
 // ignored: the release that it comes with must not depend on it.
-void write_last_run(const Place&, const LastRun&);
+void write_last_run(const LifelineDir&, const LastRun&);
 
 }  // namespace dlock::file

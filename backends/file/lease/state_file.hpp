@@ -96,7 +96,7 @@ class StateFile {
   std::uint64_t newest_change() const noexcept;
 
   // Valid until the next call that may open something. dir is -1 before the first.
-  Place place() const noexcept {
+  LifelineDir place() const noexcept {
     return {dir_.get(), epoch_, access_, dir_path_, device_, file_ ? inode_ : 0};
   }
   // Opens the directory, whatever is in it. None: it does not exist.

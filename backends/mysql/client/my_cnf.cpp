@@ -88,7 +88,8 @@ Result<ClientDefaults> client_defaults_from(const std::string& path) {
   }
   struct stat s {};
   if (::fstat(fd.get(), &s) != 0 || !S_ISREG(s.st_mode)) return ClientDefaults{};
-  if (const std::string why = distrust(fd.get(), {.forbidden = Trust::others_write}); !why.empty())
+  if (const std::string why = why_untrusted(fd.get(), {.forbidden = Trust::others_write});
+      !why.empty())
     return fail(Errc::config, fmt::format("{}: {}", printable(path), why));
   std::string text(largest, '\0');
   const ssize_t n = ::read(fd.get(), text.data(), text.size());

@@ -83,7 +83,7 @@ class Parser {
                             defaults.ssl_key.value_or("")});
     if (!made_.tls) return {};
     for (const std::string* path : {&made_.tls->key, &made_.tls->cert, &made_.tls->ca})
-      if (const char* why = trouble_with_file(*path, path == &made_.tls->ca))
+      if (const char* why = why_unusable(*path, path == &made_.tls->ca))
         return fail(Errc::config, fmt::format("{}: {}", quoted(*path), why));
     return {};
   }
@@ -123,7 +123,7 @@ Access access(const Url& url) {
 }
 
 // Translates ?ssl-mode=. dlock verifies also what other clients do not (below VERIFY_CA).
-void translate(Url& url) {
+void normalize_url(Url& url) {
   if (url.item("tls")) return;
   for (auto& [name, value] : url.items)
     for (const auto& [mode, tls] : {std::pair{"DISABLED", "no"},

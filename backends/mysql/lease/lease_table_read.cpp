@@ -30,7 +30,7 @@ bool is_on(std::string_view variable) { return variable != "0" && variable != "O
 Result<SqlRows> all_of(Connection& c, std::string_view what, unsigned statements,
                        Result<SqlRows> r) {
   if (!r || r->results == statements) return r;
-  c.distrust();
+  c.why_untrusted();
   return fail(Errc::timed_out, fmt::format("{}: an answer is missing", what));
 }
 

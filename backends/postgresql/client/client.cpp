@@ -72,7 +72,7 @@ void Client::give_back(std::unique_ptr<SqlSession> s) {
   if (s->remedy() == Remedy::elsewhere) {
     next_server();
     idle_.clear();
-    s->distrust();
+    s->why_untrusted();
   }
   if (s->broken() || s->under_way() || !as_connection(*s).locks.empty() ||
       idle_.size() >= most_idle)

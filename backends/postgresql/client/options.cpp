@@ -138,7 +138,7 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
   }
   for (const auto& [item, value] : o.library)
     if (item == "sslrootcert" || item == "sslcert" || item == "sslkey")
-      if (const char* why = value == "system" ? nullptr : trouble_with_file(value, false))
+      if (const char* why = value == "system" ? nullptr : why_unusable(value, false))
         return fail(Errc::config, fmt::format("{}: {}", quoted(value), why));
   return {};
 }
@@ -146,7 +146,7 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
 }  // namespace
 
 // Translates ?host=, with the ports of the authority or ?port=; a directory as host: a unix socket.
-void translate(Url& url) {
+void normalize_url(Url& url) {
   if (on_socket(url)) return;
   std::vector<Url::Host> hosts = url.hosts;
   std::vector<std::string> names = list_of(url.item("host").value_or("")),

@@ -126,7 +126,7 @@ Result<std::optional<SqlLeaseDecision>> LeaseTable::take_free(SqlSession& s, con
   if (r.rows.empty()) return std::nullopt;
   const auto token = r.number<FencingToken>(0);
   if (!token) {
-    c.distrust();
+    c.why_untrusted();
     return fail(malformed_reply("take the lock", c.where()));
   }
   const auto now = static_cast<Micros>(*token);

@@ -15,8 +15,8 @@ std::string token_of(const Lease& lease) {
 
 }  // namespace
 
-Result<Answer> FairBackend::call(std::string_view what, const Script& script, const Key& key,
-                                 std::vector<std::string> args, bool confirmed) {
+Result<TimedReply> FairBackend::call(std::string_view what, const Script& script, const Key& key,
+                                     std::vector<std::string> args, bool confirmed) {
   return client_->call({.what = what,
                         .script = &script,
                         .keys = {keys_of(key).lock()},
@@ -24,8 +24,9 @@ Result<Answer> FairBackend::call(std::string_view what, const Script& script, co
                         .confirmed = confirmed});
 }
 
-Result<Answer> FairBackend::call_with_queue(std::string_view what, const Script& script,
-                                            const FairKeys& keys, std::vector<std::string> args) {
+Result<TimedReply> FairBackend::call_with_queue(std::string_view what, const Script& script,
+                                                const FairKeys& keys,
+                                                std::vector<std::string> args) {
   return client_->call(
       {.what = what, .script = &script, .keys = keys.all(), .args = std::move(args), .enough = 1});
 }
@@ -33,7 +34,7 @@ Result<Answer> FairBackend::call_with_queue(std::string_view what, const Script&
 Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
   // The lock-delay of a lease that was taken elsewhere is known only from its record.
   const Duration grace = options().restart_grace;
-  const bool any = gave || grace == Duration{};
+  const bool any = has_granted || grace == Duration{};
   TRY(answer, call("renew", scripts::renew, lease.key,
                    {lease.owner.hex(), token_of(lease), micros(ttl), any ? "" : micros(grace),
                     std::move(ended), lease.ended},
@@ -48,7 +49,7 @@ Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::strin
   const auto slot = answer.reply.number_at(4);
   if (verdict != "kept" || !token || !mode || !slot) return fail(malformed_reply("renew", where()));
   TRY_VOID(confirmed("renew", answer, Errc::unavailable));
-  gave = true;
+  has_granted = true;
   return Kept{{lease.key, lease.owner, *mode, *token, static_cast<unsigned>(*slot),
                lease_end(answer.sent, ttl)},
               answer.reply.number_at(5) == 1};
@@ -74,10 +75,10 @@ Result<Released> FairBackend::revoke(const Key& key) {
   FencingToken newest = 0;
   for (const HolderView& h : view ? view->holders : std::vector<HolderView>{})
     if (!h.vanished) newest = std::max(newest, h.token);
-  if (newest == 0 && view && !view->unread.empty())
-    return fail(
-        Errc::unavailable,
-        fmt::format("ask the holder to stop at {}: no holder is found; {}", where(), view->unread));
+  if (newest == 0 && view && !view->unknown_reason.empty())
+    return fail(Errc::unavailable,
+                fmt::format("ask the holder to stop at {}: no holder is found; {}", where(),
+                            view->unknown_reason));
   if (newest == 0) return Released::was_not_held;
   TRY(answer, call("ask the holder to stop", scripts::revoke, key,
                    {fmt::format_int(newest).str(), Identity::mine("").encode()}));
@@ -95,20 +96,20 @@ Result<Validity> FairBackend::check(const Key& key, const GrantId& id) {
   return answer.reply.integer == 1 ? Validity::valid : Validity::stale;
 }
 
-Result<Starts> FairBackend::starts(const Key& key) {
+Result<RunStarts> FairBackend::starts(const Key& key) {
   TRY(answer, call("ask for the last start", scripts::starts, key, {}));
   const auto now = answer.reply.number_at(0), at = answer.reply.number_at(1),
              until = answer.reply.number_at(2);
   const bool none = answer.reply.text_at(1).empty();
   if (!now || (!none && (!at || !until)))
     return fail(malformed_reply("ask for the last start", where()));
-  return none ? Starts{*now, {}} : Starts{*now, Start{*at, *until}};
+  return none ? RunStarts{*now, {}} : RunStarts{*now, RunStart{*at, *until}};
 }
 
 // A failover that lost this note would let a job start twice in a period. So as many replicas must
 // confirm it as a grant.
-Result<Noted> FairBackend::note_start(const Lease& lease, const StartChange& change) {
-  const auto text = [](const std::optional<Start>& s) {
+Result<UpdateResult> FairBackend::note_start(const Lease& lease, const RunStartUpdate& change) {
+  const auto text = [](const std::optional<RunStart>& s) {
     return s ? fmt::format("{}|{}", s->at, s->until) : "";
   };
   TRY(answer, call("note the start", scripts::note_start, lease.key,
@@ -116,8 +117,8 @@ Result<Noted> FairBackend::note_start(const Lease& lease, const StartChange& cha
   const auto noted = answer.reply.number_at(0);
   if (!noted) return fail(malformed_reply("note the start", where()));
   TRY_VOID(confirmed("note the start", answer, Errc::timed_out));
-  if (*noted == 0) return Noted::not_held;
-  return *noted == 1 ? Noted::yes : Noted::other_start;
+  if (*noted == 0) return UpdateResult::not_held;
+  return *noted == 1 ? UpdateResult::yes : UpdateResult::other_start;
 }
 
 Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const Key* wanted) {
@@ -125,9 +126,9 @@ Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const 
       call_with_queue("inspect", scripts::inspect, keys, {fmt::format_int(most_shown).str()}));
   auto view = view_of(keys, answer.reply);
   if (!view) return view;
-  std::string unread = client_->unread(answer);
-  if (!*view && wanted && !unread.empty()) view->emplace().key = wanted->text();
-  if (*view) (*view)->unread = std::move(unread);
+  std::string unknown_reason = client_->unread(answer);
+  if (!*view && wanted && !unknown_reason.empty()) view->emplace().key = wanted->text();
+  if (*view) (*view)->unknown_reason = std::move(unknown_reason);
   return view;
 }
 

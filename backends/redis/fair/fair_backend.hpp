@@ -38,8 +38,8 @@ class FairBackend final : public RedisBackend {
     return inspect({options().prefix, name}, nullptr);
   }
   Result<Released> revoke(const Key&) override;
-  Result<Starts> starts(const Key&) override;
-  Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<RunStarts> starts(const Key&) override;
+  Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&) override;
   Result<void> erase(const Key& key) override {
     const FairKeys at = keys_of(key);
     return remove(at.slot(), at.lock(), at.queue());
@@ -48,12 +48,12 @@ class FairBackend final : public RedisBackend {
  private:
   FairKeys keys_of(const Key& key) const { return {options().prefix, key}; }
   // Calls a script that needs the lock's key only; as many replicas as demanded confirm it.
-  Result<Answer> call(std::string_view what, const Script&, const Key&,
-                      std::vector<std::string> args, bool confirmed = false);
+  Result<TimedReply> call(std::string_view what, const Script&, const Key&,
+                          std::vector<std::string> args, bool confirmed = false);
   // Calls a script that needs the queue, too. Without it (in a slot that is being moved) the script
   // does what the lock's key alone allows.
-  Result<Answer> call_with_queue(std::string_view what, const Script&, const FairKeys&,
-                                 std::vector<std::string> args);
+  Result<TimedReply> call_with_queue(std::string_view what, const Script&, const FairKeys&,
+                                     std::vector<std::string> args);
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
   // `wanted`: the key that the caller named, which the server may have lost; null: the key was
   // found there

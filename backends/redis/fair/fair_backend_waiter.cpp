@@ -50,8 +50,8 @@ class FairWaiter final : public Waiter {
   Step start();
   Step receive_answer(Deadline end);
   Step receive_wake(Deadline end);
-  Step understand(const Answer&, Deadline end);
-  Step grant(const Answer&, bool repeated);
+  Step on_reply(const TimedReply&, Deadline end);
+  Step grant(const TimedReply&, bool repeated);
   Step rest(Deadline end);
   void listen(Duration time);
   Command command() const;
@@ -67,7 +67,7 @@ class FairWaiter final : public Waiter {
   // At most one of these three is set: acquire is in flight, BLPOP is in flight, or acquire must
   // not be sent before a time.
   std::optional<Exchange> acquire_;
-  std::unique_ptr<Line> listening_;
+  std::unique_ptr<Connection> listening_;
   std::optional<Deadline> rest_until_;
   bool queued_ = false;        // it got a place
   std::optional<Lease> owed_;  // a grant whose release got no reply
@@ -93,8 +93,8 @@ Result<Progress> FairWaiter::poll(Duration slice) {
 Progress FairWaiter::waiting() {
   Waiting now = last_;
   const auto left = std::chrono::ceil<Duration>(grants_from_ - Clock::now());
-  client_.grants_nothing = left > Duration{};
-  if (client_.grants_nothing) now.why = grace_note(client_.options().restart_grace, left);
+  client_.in_grace_period = left > Duration{};
+  if (client_.in_grace_period) now.why = grace_note(client_.options().restart_grace, left);
   return now;
 }
 
@@ -115,7 +115,7 @@ FairWaiter::Step FairWaiter::start() {
     return fail(std::move(ok.error()));
   }
   grants_from_ = acquire_->grants_from();
-  client_.grants_nothing = Clock::now() < grants_from_;
+  client_.in_grace_period = Clock::now() < grants_from_;
   return go_on;
 }
 
@@ -140,7 +140,7 @@ FairWaiter::Step FairWaiter::receive_answer(Deadline end) {
   const bool interrupted = answer && !*answer;
   if (interrupted && request_.wait) return waiting();
   if (interrupted) return give_up(Errc::timed_out, "no answer in time");
-  if (answer && !acquire_->withheld()) return understand(**answer, end);
+  if (answer && !acquire_->withheld()) return on_reply(**answer, end);
   bool again = false;
   Error e{Errc::unavailable, ""};
   if (answer) {
@@ -157,7 +157,7 @@ FairWaiter::Step FairWaiter::receive_answer(Deadline end) {
   return fail(std::move(e));
 }
 
-FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
+FairWaiter::Step FairWaiter::on_reply(const TimedReply& answer, Deadline end) {
   const Reply& reply = answer.reply;
   const std::string_view verdict = reply.text_at(0);
   const auto now = reply.number_at(1);
@@ -257,7 +257,7 @@ FairWaiter::Step FairWaiter::receive_wake(Deadline end) {
 
 // The lease counts from before the granted request was sent. If that was an earlier request whose
 // reply was lost, the lease counts from a renewal now.
-FairWaiter::Step FairWaiter::grant(const Answer& answer, bool repeated) {
+FairWaiter::Step FairWaiter::grant(const TimedReply& answer, bool repeated) {
   const auto token = parse_number<std::uint64_t>(answer.reply.text_at(2));
   const auto slot = answer.reply.number_at(3);
   if (!token || *token == 0 || !slot || *slot < 0)
@@ -284,7 +284,7 @@ FairWaiter::Step FairWaiter::grant(const Answer& answer, bool repeated) {
     }
   }
   acquire_.reset();
-  backend_.gave = true;
+  backend_.has_granted = true;
   return Progress{Granted{lease}};
 }
 

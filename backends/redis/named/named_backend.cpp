@@ -72,8 +72,9 @@ std::optional<Duration> NamedBackend::left(const NamedState& state) const {
 
 // ---- operations --------------------------------------------------------------------------------
 
-Result<Answer> NamedBackend::call(std::string_view what, const Script& script, const NamedKey& key,
-                                  std::vector<std::string> args, std::size_t enough) {
+Result<TimedReply> NamedBackend::call(std::string_view what, const Script& script,
+                                      const NamedKey& key, std::vector<std::string> args,
+                                      std::size_t enough) {
   return client_->call({.what = what,
                         .script = &script,
                         .keys = {key.lock, key.fence},
@@ -84,7 +85,7 @@ Result<Answer> NamedBackend::call(std::string_view what, const Script& script, c
 
 Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
   // a renewal for that long could outlast the grace period
-  if (!gave) TRY_VOID(within_grace({ttl}, options().restart_grace));
+  if (!has_granted) TRY_VOID(within_grace({ttl}, options().restart_grace));
   const std::string owner = lease.owner.hex();
   TRY(answer, value_ == Value::time ? call("renew", scripts::named_getset_renew, named(lease.key),
                                            {owner, time_in(ttl), unit()}, 0)
@@ -104,7 +105,7 @@ Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
   Lease kept{lease.key, lease.owner};
   kept.token = *token;
   kept.deadline = lease_end(answer.sent, ttl);
-  gave = true;
+  has_granted = true;
   return Kept{std::move(kept)};
 }
 
@@ -126,7 +127,7 @@ Result<NamedState> NamedBackend::read_state(const NamedKey& key) {
   TRY(answer, call("look", scripts::named_inspect, key, {}, 0));
   auto state = NamedState::parse(answer.reply);
   if (!state) return fail(malformed_reply("look", where()));
-  state->unread = client_->unread(answer);
+  state->unknown_reason = client_->unread(answer);
   return std::move(*state);
 }
 
@@ -182,10 +183,10 @@ Result<Validity> NamedBackend::check(const Key& key, const GrantId& id) {
 
 Result<std::optional<KeyView>> NamedBackend::inspect(const NamedKey& key, const Key* wanted) {
   TRY(state, read_state(key));
-  if (!state.held() && !state.record && (!wanted || state.unread.empty()))
+  if (!state.held() && !state.record && (!wanted || state.unknown_reason.empty()))
     return std::optional<KeyView>{};
   KeyView v;
-  v.unread = state.unread;
+  v.unknown_reason = state.unknown_reason;
   v.key = key.lock.substr(options().prefix.size());
   v.waiters_known = false;
   if (state.record) v.fence = state.record->token;

@@ -60,7 +60,7 @@ struct NamedState {
     Identity who;
   };
   std::optional<OwnRecord> record;
-  std::string unread;  // as in KeyView
+  std::string unknown_reason;  // as in KeyView
 
   static std::optional<NamedState> parse(const Reply&);  // nothing: malformed
   bool held() const noexcept { return type != "none"; }
@@ -119,8 +119,8 @@ class NamedBackend final : public RedisBackend {
   std::optional<Endless> endless;
 
  private:
-  Result<Answer> call(std::string_view what, const Script&, const NamedKey&,
-                      std::vector<std::string> args, std::size_t enough);
+  Result<TimedReply> call(std::string_view what, const Script&, const NamedKey&,
+                          std::vector<std::string> args, std::size_t enough);
   std::optional<Micros> time_of(std::string_view value) const;  // nothing: the value is not a time
   // `wanted`: the key that the caller named, which the server may have lost; null: the key was
   // found there

@@ -26,10 +26,10 @@ class NamedWaiter final : public PollingWaiter {
   Result<Tried> complete(const std::string& value);
   Result<Tried> mend(const NamedState&);
   // The lease of {'granted', token}, if enough replicas have it.
-  Result<Tried> granted(const Answer&, Deadline sent);
+  Result<Tried> granted(const TimedReply&, Deadline sent);
   Result<Tried> busy(const NamedState&) const;
   // Nothing was sent: the server grants nothing in its grace period.
-  Result<Tried> in_grace(const Answer&);
+  Result<Tried> in_grace(const TimedReply&);
   Command command(const Script*, std::vector<std::string> args) const;
 
   NamedBackend& backend_;
@@ -66,8 +66,8 @@ Result<PollingWaiter::Tried> NamedWaiter::take(const Script& script,
                                                std::vector<std::string> args) {
   const Deadline sent = Clock::now();  // a value that is a time counts from here
   TRY(answer, client_.call(command(&script, std::move(args))));
-  client_.grants_nothing = answer.grace_left > Duration{};
-  if (client_.grants_nothing) return in_grace(answer);
+  client_.in_grace_period = answer.grace_left > Duration{};
+  if (client_.in_grace_period) return in_grace(answer);
   const bool time = backend_.value() == NamedBackend::Value::time;
   const std::string_view verdict = answer.reply.text_at(0);
   if (verdict == "granted") return granted(answer, time ? sent : answer.sent);
@@ -83,7 +83,7 @@ Result<PollingWaiter::Tried> NamedWaiter::take(const Script& script,
   return busy(*state);
 }
 
-Result<PollingWaiter::Tried> NamedWaiter::granted(const Answer& answer, Deadline sent) {
+Result<PollingWaiter::Tried> NamedWaiter::granted(const TimedReply& answer, Deadline sent) {
   const auto token = parse_number<std::uint64_t>(answer.reply.text_at(1));
   if (!token) return fail(malformed_reply("acquire", backend_.where()));
   Lease lease{request_.key, request_.owner};
@@ -91,7 +91,7 @@ Result<PollingWaiter::Tried> NamedWaiter::granted(const Answer& answer, Deadline
   lease.deadline = lease_end(sent, request_.ttl);
   if (answer.copies < client_.options().replicas)
     return fail(backend_.undo(lease, answer.copies, request_, owed_));
-  backend_.gave = true;
+  backend_.has_granted = true;
   return Tried{.lease = std::move(lease)};
 }
 
@@ -101,7 +101,7 @@ Result<PollingWaiter::Tried> NamedWaiter::busy(const NamedState& state) const {
   return t;
 }
 
-Result<PollingWaiter::Tried> NamedWaiter::in_grace(const Answer& answer) {
+Result<PollingWaiter::Tried> NamedWaiter::in_grace(const TimedReply& answer) {
   const std::string note = grace_note(client_.options().restart_grace, answer.grace_left);
   if (request_.wait) return Tried{.free_in = answer.grace_left, .why = note};
   return fail(Errc::unavailable, fmt::format("{}: {}", backend_.where(), note));
@@ -121,8 +121,8 @@ Result<void> NamedWaiter::cancel() {
 Result<PollingWaiter::Tried> NamedWaiter::take_by_setnx() {
   const std::string value = backend_.sign(request_.owner) + millis(request_.ttl);
   TRY(set, client_.call(command(nullptr, {"SETNX", key_.lock, value})));
-  client_.grants_nothing = set.grace_left > Duration{};
-  if (client_.grants_nothing) return in_grace(set);
+  client_.in_grace_period = set.grace_left > Duration{};
+  if (client_.in_grace_period) return in_grace(set);
   if (set.reply.integer == 1) return complete(value);
   TRY(state, backend_.read_state(key_));
   if (state.value == value) return complete(value);  // an earlier request of ours took it

@@ -45,8 +45,8 @@ Deadline Client::own_time(Deadline by) const noexcept {
   return ever_connected_ ? std::max(by, later(Clock::now(), options_.op_timeout)) : by;
 }
 
-Result<std::unique_ptr<Line>> Client::connect(const Endpoint& at, Wait wait) {
-  auto line = std::make_unique<Line>(shared(), at);
+Result<std::unique_ptr<Connection>> Client::connect(const Endpoint& at, Wait wait) {
+  auto line = std::make_unique<Connection>(shared(), at);
   line->dial(wait.until, ever_connected_ ? options_.op_timeout : Duration{});
   (void)line->await({no_deadline, wait.interrupt_fd});
   if (line->pending())
@@ -73,7 +73,7 @@ void Client::warn(std::string text) {
     warnings_.push_back(std::move(text));
 }
 
-void Client::watch(const Line& line) noexcept {
+void Client::watch(const Connection& line) noexcept {
   epoll_event e{EPOLLIN | EPOLLRDHUP, {}};
   if (outage_) ::epoll_ctl(outage_.get(), EPOLL_CTL_ADD, line.poll_fd(), &e);
 }
@@ -83,7 +83,7 @@ Health Client::health() {
     outage_.reset(::epoll_create1(EPOLL_CLOEXEC));
     for (const auto& line : idle_) watch(*line);
   }
-  return {outage_.get(), grants_nothing, warnings_};
+  return {outage_.get(), in_grace_period, warnings_};
 }
 
 // Then no request has to discover the breakage, and the event on `outage_` is cleared.
@@ -99,7 +99,7 @@ void Client::drop_broken() {
   });
 }
 
-Result<std::unique_ptr<Line>> Client::line_to(const Endpoint& at, Wait wait) {
+Result<std::unique_ptr<Connection>> Client::line_to(const Endpoint& at, Wait wait) {
   const auto found =
       std::find_if(idle_.begin(), idle_.end(), [&](const auto& line) { return line->at() == at; });
   if (found != idle_.end()) {
@@ -121,7 +121,7 @@ Result<std::unique_ptr<Line>> Client::line_to(const Endpoint& at, Wait wait) {
   return line;
 }
 
-Result<std::unique_ptr<Line>> Client::line_for(std::string_view key, Wait wait) {
+Result<std::unique_ptr<Connection>> Client::line_for(std::string_view key, Wait wait) {
   drop_broken();
   TRY(at, with_credentials([&] {
         return locator_->find(key, {own_time(wait.until), wait.interrupt_fd});
@@ -129,25 +129,25 @@ Result<std::unique_ptr<Line>> Client::line_for(std::string_view key, Wait wait) 
   return line_to(at, wait);
 }
 
-void Client::give_back(std::unique_ptr<Line> line) {
+void Client::give_back(std::unique_ptr<Connection> line) {
   if (idle_.size() >= most_idle) return;
   watch(*line);
   idle_.push_back(std::move(line));
 }
 
-void Client::invalidate(std::unique_ptr<Line> line, std::string_view text) {
+void Client::invalidate(std::unique_ptr<Connection> line, std::string_view text) {
   locator_->invalidate(line->at(), text);
   line->close({Errc::unavailable, "given up"});
 }
 
-Result<Reply> Client::request(Line& line, const Command& command) {
+Result<Reply> Client::request(Connection& line, const Command& command) {
   TRY(reply, request_any(line, command, {}, options_.op_timeout));
   if (reply.is(Reply::Type::error))
     return fail(as_error(command.what, line.at().text(), reply.text));
   return reply;
 }
 
-Result<Reply> Client::request_any(Line& line, const Command& command, Manner manner,
+Result<Reply> Client::request_any(Connection& line, const Command& command, Manner manner,
                                   Duration patience) {
   line.send(command, manner, later(Clock::now(), patience));
   auto reply = line.await({no_deadline});
@@ -157,7 +157,7 @@ Result<Reply> Client::request_any(Line& line, const Command& command, Manner man
   return std::move(*reply);
 }
 
-Result<Answer> Client::call(const Command& command) {
+Result<TimedReply> Client::call(const Command& command) {
   const Deadline by = usual_deadline();
   bool unknown = false;
   // A server that has never answered is retried for this long after the first call; later calls try
@@ -189,7 +189,7 @@ Result<Answer> Client::call(const Command& command) {
 
 // ---- one exchange ------------------------------------------------------------------------------
 
-std::optional<Detour> detour(const Options& options, const Line& line, const Command& command,
+std::optional<Detour> detour(const Options& options, const Connection& line, const Command& command,
                              const Reply& reply, Manner manner) {
   if (!reply.is(Reply::Type::error)) return std::nullopt;
   const ServerError e = classify(reply.text);
@@ -216,7 +216,7 @@ Exchange::~Exchange() {
   else client_.invalidate(std::move(line_));
 }
 
-Result<Answer> Exchange::run(Deadline connect_by) {
+Result<TimedReply> Exchange::run(Deadline connect_by) {
   TRY_VOID(begin({connect_by}));
   TRY(answer, await({no_deadline}));
   if (command_.confirmed && client_.options().replicas > 0 && !withheld()) {
@@ -253,11 +253,11 @@ void Exchange::put(Manner manner) {
               command_.in_grace == Command::InGrace::reported ? in_grace : "");
 }
 
-Result<std::optional<Answer>> Exchange::await(Wait wait) {
+Result<std::optional<TimedReply>> Exchange::await(Wait wait) {
   while (!withheld()) {
     auto reply = line_->await(wait);
     if (line_->closed()) return fail(closed(line_->why()));
-    if (!reply) return std::optional<Answer>{};
+    if (!reply) return std::optional<TimedReply>{};
     if (std::exchange(skip_, false)) continue;
     if (!reply->is(Reply::Type::error)) {
       answer_.reply = std::move(*reply);

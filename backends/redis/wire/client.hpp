@@ -2,14 +2,14 @@
 // Commands and their replies, over as many connections as needed. For a single thread.
 #pragma once
 #include <utility>
-#include "redis/wire/line.hpp"
+#include "redis/wire/connection.hpp"
 #include "redis/wire/locator.hpp"
 #include "redis/wire/options.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::redis {
 
-struct Answer {
+struct TimedReply {
   Reply reply;              // not an error
   Deadline sent;            // before the answered request was sent
   bool repeated = false;    // an earlier one may have been carried out as well
@@ -28,7 +28,7 @@ class Client {
   // usual deadline it begins no new attempt. Connecting, the greeting and the request have
   // op_timeout each, so that a slow way to a server that answers gets the round trips that it
   // needs. Errc::timed_out: the command may have been carried out; Errc::unavailable: it was not.
-  Result<Answer> call(const Command&);
+  Result<TimedReply> call(const Command&);
   // op_timeout, plus connect_timeout until a server has answered once.
   Deadline usual_deadline() const noexcept;
 
@@ -40,21 +40,21 @@ class Client {
   Health health();
 
   // Returns a connection to the master that has the key, or to the given server.
-  Result<std::unique_ptr<Line>> line_for(std::string_view key, Wait);
-  Result<std::unique_ptr<Line>> line_to(const Endpoint&, Wait);
-  void give_back(std::unique_ptr<Line>);
+  Result<std::unique_ptr<Connection>> line_for(std::string_view key, Wait);
+  Result<std::unique_ptr<Connection>> line_to(const Endpoint&, Wait);
+  void give_back(std::unique_ptr<Connection>);
   // Closes the connection at once, and looks the server up again next time.
-  void invalidate(std::unique_ptr<Line>, std::string_view text = {});
+  void invalidate(std::unique_ptr<Connection>, std::string_view text = {});
   // Sends one request on a connection, without a retry. An error reply becomes an Error, or a Reply
   // if the command wants it.
-  Result<Reply> request(Line&, const Command&);
-  Result<Reply> request_any(Line&, const Command&, Manner, Duration patience);
+  Result<Reply> request(Connection&, const Command&);
+  Result<Reply> request_any(Connection&, const Command&, Manner, Duration patience);
 
   // Calls `found` for every matching key on that server.
   template <class Found>
   Result<void> scan(const Endpoint& at, const std::string& pattern, Found found) {
     TRY(line, line_to(at, {usual_deadline()}));
-    grants_nothing |= line->facts().grace_left(options_.restart_grace) > Duration{};
+    in_grace_period |= line->facts().grace_left(options_.restart_grace) > Duration{};
     std::string cursor = "0";
     do {
       TRY(reply, request(*line, {.what = "list",
@@ -73,7 +73,7 @@ class Client {
   template <class Found>
   Result<void> scan_all(const std::vector<std::string>& patterns, Found found) {
     TRY_VOID(can_list(options_.prefix));
-    grants_nothing = false;
+    in_grace_period = false;
     TRY(servers, with_credentials([&] { return locator_->everyone({usual_deadline()}); }));
     for (const Endpoint& at : servers)
       for (const std::string& pattern : patterns) TRY_VOID(scan(at, pattern, found));
@@ -81,7 +81,7 @@ class Client {
   }
 
   // KeyView::unread for a view made from this answer.
-  std::string unread(const Answer& answer) const {
+  std::string unread(const TimedReply& answer) const {
     return answer.grace_left > Duration{} ? unread_note(options_.restart_grace, answer.grace_left)
                                           : "";
   }
@@ -90,12 +90,12 @@ class Client {
   const Options& options() const noexcept { return options_; }
   std::uint64_t requests = 0;
   // The last reply to a waiter, or to a scan, said that the server is in its grace period.
-  bool grants_nothing = false;
+  bool in_grace_period = false;
 
  private:
   friend class Exchange;
   explicit Client(Options options) : options_(std::move(options)) {}
-  Line::Shared shared() noexcept { return {options_, credentials_, requests}; }
+  Connection::Shared shared() noexcept { return {options_, credentials_, requests}; }
   // the deadline of one exchange, except for the first attempt to reach a server, which
   // --connect-timeout ends
   Deadline own_time(Deadline by) const noexcept;
@@ -109,15 +109,15 @@ class Client {
         return done;
     }
   }
-  Result<std::unique_ptr<Line>> connect(const Endpoint&, Wait);
+  Result<std::unique_ptr<Connection>> connect(const Endpoint&, Wait);
   void warn(std::string);
-  void watch(const Line&) noexcept;
+  void watch(const Connection&) noexcept;
   void drop_broken();
 
   Options options_;
   Credentials credentials_{options_};
   std::unique_ptr<Locator> locator_;
-  std::vector<std::unique_ptr<Line>> idle_;
+  std::vector<std::unique_ptr<Connection>> idle_;
   Fd outage_;  // an epoll(7) on the connections of idle_
   bool ever_connected_ = false;
   std::optional<Deadline> first_answer_by_;
@@ -134,12 +134,12 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  Result<Answer> run(Deadline connect_by);  // does everything, without interruption
+  Result<TimedReply> run(Deadline connect_by);  // does everything, without interruption
 
   Result<void> begin(Wait);  // connects, and sends
   // Returns the answer. Nothing: the wait is over, and the answer may still come. No later than
   // op_timeout after sending there is an answer or an error.
-  Result<std::optional<Answer>> await(Wait);
+  Result<std::optional<TimedReply>> await(Wait);
   // Reads outstanding replies, and sends nothing more.
   void drain(Wait);
 
@@ -160,8 +160,8 @@ class Exchange {
   // After an answer, on the same connection: the number of replicas that have it. Waits until as
   // many as ?replicas= demands have it, at most half of op_timeout.
   Result<std::int64_t> copies();
-  std::unique_ptr<Line> release_line() { return std::move(line_); }
-  const Line& line() const noexcept { return *line_; }
+  std::unique_ptr<Connection> release_line() { return std::move(line_); }
+  const Connection& line() const noexcept { return *line_; }
 
  private:
   Result<void> go_to(const Endpoint&);
@@ -172,12 +172,12 @@ class Exchange {
 
   Client& client_;
   const Command command_;
-  std::unique_ptr<Line> line_;
+  std::unique_ptr<Connection> line_;
   Manner manner_;
   bool skip_ = false;  // the next reply answers ASKING
   bool used_ = false;  // the connection worked before
   Wait connect_{};
-  Answer answer_;
+  TimedReply answer_;
   Deadline grants_from_{};
   bool sent_ = false;
   Again again_ = Again::never;
@@ -189,7 +189,8 @@ struct Detour {
   std::optional<Endpoint> to;  // nothing: the same server
   Manner manner;
 };
-std::optional<Detour> detour(const Options&, const Line&, const Command&, const Reply&, Manner);
+std::optional<Detour> detour(const Options&, const Connection&, const Command&, const Reply&,
+                             Manner);
 
 std::string glob_escape(std::string_view);  // for the pattern of a scan
 

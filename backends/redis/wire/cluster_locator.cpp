@@ -4,8 +4,8 @@
 #include <array>
 #include <set>
 #include "core/number.hpp"
+#include "redis/wire/in_flight.hpp"
 #include "redis/wire/locator.hpp"
-#include "redis/wire/question.hpp"
 
 namespace dlock::redis {
 
@@ -58,10 +58,10 @@ namespace {
 constexpr auto between_nodes = std::chrono::milliseconds{30};
 
 // The slot map of one node.
-class MapQuestion final : public Question {
+class MapRequest final : public InFlight {
  public:
-  MapQuestion(Line::Shared shared, const Endpoint& at)
-      : Question(shared, at, Line::Greeting::full) {}
+  MapRequest(Connection::Shared shared, const Endpoint& at)
+      : InFlight(shared, at, Connection::Greeting::full) {}
 
   bool alone = false;  // the node has no contact with the others, or says so: its map may be old
   // first slot, last slot, {host, port, ...} of the master, then those of replicas
@@ -76,10 +76,10 @@ class MapQuestion final : public Question {
     line_.send({"CLUSTER", "SLOTS"}, no_deadline);
     return {};
   }
-  Result<bool> understand(std::size_t n, Reply) override;
+  Result<bool> on_reply(std::size_t n, Reply) override;
 };
 
-Result<bool> MapQuestion::understand(std::size_t n, Reply reply) {
+Result<bool> MapRequest::on_reply(std::size_t n, Reply reply) {
   if (n == 0) {  // an error: the right is missing
     alone = reply.is(Reply::Type::string) && reply.text.find("cluster_state:ok") == reply.text.npos;
     return false;
@@ -97,7 +97,8 @@ Result<bool> MapQuestion::understand(std::size_t n, Reply reply) {
 
 class ClusterLocator final : public Locator {
  public:
-  explicit ClusterLocator(Line::Shared shared) : shared_(shared), nodes_(shared.options.servers) {
+  explicit ClusterLocator(Connection::Shared shared)
+      : shared_(shared), nodes_(shared.options.servers) {
     slots_.fill(unknown);
   }
   Result<Endpoint> find(std::string_view key, Wait) override;
@@ -117,7 +118,7 @@ class ClusterLocator final : public Locator {
   void adopt(const Endpoint& from, const Reply& map);
   std::uint16_t index_of(Endpoint);
 
-  const Line::Shared shared_;
+  const Connection::Shared shared_;
   std::vector<Endpoint> nodes_;               // masters, those of the current map and earlier ones
   std::array<std::uint16_t, 16384> slots_{};  // index into nodes_
   bool known_ = false;
@@ -147,25 +148,25 @@ void ClusterLocator::adopt(const Endpoint& at, const Reply& map) {
 
 Result<void> ClusterLocator::read_map(Wait wait) {
   if (known_) return {};
-  std::vector<std::unique_ptr<MapQuestion>> maps;
-  std::vector<Question*> questions;
+  std::vector<std::unique_ptr<MapRequest>> maps;
+  std::vector<InFlight*> questions;
   for (const Endpoint& at : nodes_) {
-    maps.push_back(std::make_unique<MapQuestion>(shared_, at));
+    maps.push_back(std::make_unique<MapRequest>(shared_, at));
     questions.push_back(maps.back().get());
   }
-  const MapQuestion* best = nullptr;
+  const MapRequest* best = nullptr;
   run_all(questions, wait, between_nodes, [&] {
     for (const auto& q : maps)
       if (q->slots && (!best || (best->alone && !q->alone))) best = &*q;
     return best && !best->alone;
   });
-  for (Question* q : questions) q->end();
+  for (InFlight* q : questions) q->end();
   if (best) {
     adopt(best->at(), *best->slots);
     return {};
   }
   Error last{Errc::unavailable, "no node of the cluster answered in time"};
-  for (const Question* q : questions) {
+  for (const InFlight* q : questions) {
     if (!q->over() || q->outcome()) continue;
     last = q->outcome().error();
     if (!retryable(last.code)) break;
@@ -213,7 +214,7 @@ void ClusterLocator::examine(Wait wait, std::vector<Finding>& out) {
 
 }  // namespace
 
-std::unique_ptr<Locator> by_slots(Line::Shared shared) {
+std::unique_ptr<Locator> by_slots(Connection::Shared shared) {
   return std::make_unique<ClusterLocator>(shared);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the server that has a key.
 #pragma once
-#include "redis/wire/line.hpp"
+#include "redis/wire/connection.hpp"
 #include "store/backend.hpp"
 
 namespace dlock::redis {
@@ -38,13 +38,13 @@ class SingleServer final : public Locator {
 // that is cut off together with a deposed master would otherwise go on renewing there. Without a
 // majority nothing is granted or renewed, and a holder ends at its deadline. A silent sentinel
 // delays nothing as long as the others are a majority.
-std::unique_ptr<Locator> by_sentinels(Line::Shared);
+std::unique_ptr<Locator> by_sentinels(Connection::Shared);
 inline constexpr Duration sentinels_count_for = std::chrono::milliseconds{500};
 
 // Keeps the slot map of a cluster. It comes from CLUSTER SLOTS of the first node that answers and
 // is in contact with the others. MOVED corrects it. It is read again, from another node, when a
 // node fails or says that it is cut off.
-std::unique_ptr<Locator> by_slots(Line::Shared);
+std::unique_ptr<Locator> by_slots(Connection::Shared);
 
 // The part of a cluster's key that is hashed: between the first '{' and the next '}', if not empty.
 std::string_view hashed_part(std::string_view name) noexcept;

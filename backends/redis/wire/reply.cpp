@@ -250,13 +250,13 @@ void append_command(std::string& out, std::span<const std::string_view> args) {
   }
 }
 
-void Connection::add(std::span<const std::string_view> command) {
+void RespStream::add(std::span<const std::string_view> command) {
   std::string bytes;
   append_command(bytes, command);
   Transport::add(bytes);
 }
 
-Result<std::optional<Reply>> Connection::receive() {
+Result<std::optional<Reply>> RespStream::receive() {
   for (std::string received;; received.clear()) {
     auto reply = reader_.next();
     if (!reply || *reply) return reply;

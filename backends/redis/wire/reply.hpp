@@ -89,7 +89,7 @@ void append_command(std::string& out, std::span<const std::string_view> args);
 
 // A connection to a server: commands in, replies out, in the order of the commands. Nothing here
 // waits.
-class Connection : public Transport {
+class RespStream : public Transport {
  public:
   using Transport::Transport;
 

@@ -2,17 +2,18 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
+#include "redis/wire/in_flight.hpp"
 #include "redis/wire/locator.hpp"
-#include "redis/wire/question.hpp"
 
 namespace dlock::redis {
 namespace {
 
 // Asks one sentinel for the master. Many sentinels have no password, so a password is sent only to
 // those that ask for one: their own, or else the servers'.
-class Sentinel final : public Question {
+class Sentinel final : public InFlight {
  public:
-  Sentinel(Line::Shared shared, const Endpoint& at) : Question(shared, at, Line::Greeting::none) {}
+  Sentinel(Connection::Shared shared, const Endpoint& at)
+      : InFlight(shared, at, Connection::Greeting::none) {}
 
   std::optional<Endpoint> master;  // its answer
 
@@ -22,10 +23,10 @@ class Sentinel final : public Question {
     line_.send({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", options_.master}, no_deadline);
     return {};
   }
-  Result<bool> understand(std::size_t n, Reply) override;
+  Result<bool> on_reply(std::size_t n, Reply) override;
 };
 
-Result<bool> Sentinel::understand(std::size_t n, Reply reply) {
+Result<bool> Sentinel::on_reply(std::size_t n, Reply reply) {
   const std::string there = at().text();
   const bool refused = reply.is(Reply::Type::error), own = !options_.sentinels.password.empty();
   const Login& login = own ? options_.sentinels : static_cast<const Login&>(options_);
@@ -61,7 +62,7 @@ Result<bool> Sentinel::understand(std::size_t n, Reply reply) {
 
 class SentinelLocator final : public Locator {
  public:
-  explicit SentinelLocator(Line::Shared shared) {
+  explicit SentinelLocator(Connection::Shared shared) {
     for (const Endpoint& at : shared.options.servers)
       sentinels_.push_back(std::make_unique<Sentinel>(shared, at));
   }
@@ -80,7 +81,7 @@ class SentinelLocator final : public Locator {
  private:
   // Asks all sentinels at once, until `enough` agree or no answer is outstanding.
   void query(std::size_t enough, Wait wait) {
-    std::vector<Question*> questions;
+    std::vector<InFlight*> questions;
     for (auto& s : sentinels_) {
       s->go_on();  // reads what arrived after the last decision
       s->end();
@@ -152,7 +153,7 @@ void SentinelLocator::examine(Wait wait, std::vector<Finding>& out) {
 
 }  // namespace
 
-std::unique_ptr<Locator> by_sentinels(Line::Shared shared) {
+std::unique_ptr<Locator> by_sentinels(Connection::Shared shared) {
   return std::make_unique<SentinelLocator>(shared);
 }
 

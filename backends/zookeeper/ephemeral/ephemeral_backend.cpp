@@ -29,7 +29,7 @@ Result<std::unique_ptr<Waiter>> EphemeralBackend::enqueue(const Request& request
   return std::make_unique<EphemeralWaiter>(*this, request, std::move(path));
 }
 
-Result<bool> EphemeralBackend::find_node(Session& s, Place& p, Deadline until) {
+Result<bool> EphemeralBackend::find_node(Session& s, QueueNode& p, Deadline until) {
   TRY(path, path_of(options_, p.key));
   (void)s.sync(path);
   TRY(r, answer(s, "look for our node", s.get(path), until, {ZNONODE}));
@@ -100,7 +100,7 @@ Result<void> EphemeralBackend::erase(const Key& key) {
 
 // ---- the waiter --------------------------------------------------------------------------------
 
-EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, Place& p, Deadline end) {
+EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, QueueNode& p, Deadline end) {
   const Deadline until = backend_.op_deadline();
   if (watch_ != 0 && connection_ == s.connection() && !s.fired(watch_)) return wait(s, end);
 
@@ -127,7 +127,7 @@ EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, Place& p, Deadline end) 
   return granted(p, made.sent);
 }
 
-EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, Place& p) {
+EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, QueueNode& p) {
   watch_ = s.new_watch();
   const Session::Call get = s.get(path_, watch_);
   auto answered = backend_.done(s, "watch", {&get}, backend_.op_deadline());

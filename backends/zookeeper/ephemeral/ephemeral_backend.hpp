@@ -17,7 +17,7 @@ class EphemeralBackend final : public SessionBackend {
   Result<std::vector<std::string>> names() override;
   Result<void> erase(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
-  Result<bool> find_node(Session&, Place&, Deadline until) override;
+  Result<bool> find_node(Session&, QueueNode&, Deadline until) override;
 
  protected:
   bool names_recur() const override { return true; }
@@ -37,9 +37,9 @@ class EphemeralWaiter final : public SessionWaiter {
       : SessionWaiter(backend, std::move(request)), backend_(backend), path_(std::move(path)) {}
 
  private:
-  Step turn(Session&, Place&, Deadline end) override;
+  Step turn(Session&, QueueNode&, Deadline end) override;
   // Reads the node in the way, and watches it from then on. go_on: it is gone, or it is ours.
-  Step set_watch(Session&, Place&);
+  Step set_watch(Session&, QueueNode&);
   Step wait(Session&, Deadline end);
 
   EphemeralBackend& backend_;

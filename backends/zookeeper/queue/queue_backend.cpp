@@ -49,7 +49,7 @@ Error QueueBackend::too_new(const std::string& node, unsigned layout) const {
   return newer_record("node " + dlock::quoted(node), options_.where, layout);
 }
 
-Result<bool> QueueBackend::find_node(Session& s, Place& p, Deadline until) {
+Result<bool> QueueBackend::find_node(Session& s, QueueNode& p, Deadline until) {
   constexpr std::string_view what = "look for our node";
   TRY(path, path_of(options_, p.key));
   (void)s.sync(path);

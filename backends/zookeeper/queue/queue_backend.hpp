@@ -17,8 +17,8 @@ class QueueBackend final : public SessionBackend {
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<std::vector<std::string>> names() override;
   Result<void> erase(const Key&) override;
-  Result<Starts> starts(const Key&) override;
-  Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<RunStarts> starts(const Key&) override;
+  Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
 
   Dialect dialect() const noexcept { return dialect_; }
@@ -26,7 +26,7 @@ class QueueBackend final : public SessionBackend {
   std::string directory_data(const Key&) const;
   Error foreign(const Key&, std::string_view node) const;
   Error too_new(const std::string& node, unsigned layout) const;
-  Result<bool> find_node(Session&, Place&, Deadline until) override;
+  Result<bool> find_node(Session&, QueueNode&, Deadline until) override;
 
  protected:
   std::vector<Op> release_ops(const std::string& node, std::optional<unsigned> slot) const override;
@@ -44,7 +44,7 @@ class QueueBackend final : public SessionBackend {
   Result<Queue> read(Session&, const std::string& path);
   // The note of --once-per as an up-to-date server has it, and its version if the node exists.
   struct Note {
-    std::optional<Start> start;
+    std::optional<RunStart> start;
     std::optional<std::int32_t> version;
   };
   Result<Note> read_note(Session&, const std::string& path, Deadline until);

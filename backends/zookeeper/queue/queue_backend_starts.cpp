@@ -40,7 +40,7 @@ Result<std::int64_t> QueueBackend::leader_time(Session& s, const std::string& pa
   return s.leader_time().value_or(wall_micros());
 }
 
-Result<Starts> QueueBackend::starts(const Key& key) {
+Result<RunStarts> QueueBackend::starts(const Key& key) {
   if (!traits().starts) return fail(cannot("--once-per"));
   const Deadline until = op_deadline();
   TRY(path, path_of(options_, key));
@@ -48,12 +48,12 @@ Result<Starts> QueueBackend::starts(const Key& key) {
   TRY(now, leader_time(*s, path, until));
   TRY(note, read_note(*s, path, until));
   if (note.start && note.start->until <= now) note.start.reset();
-  return Starts{now, note.start};
+  return RunStarts{now, note.start};
 }
 
 Result<std::optional<std::string>> QueueBackend::granted_node(Session& s, const Lease& lease,
                                                               Deadline until) {
-  if (const Place* p = find_place(lease.key, lease.owner)) {
+  if (const QueueNode* p = find_place(lease.key, lease.owner)) {
     if (!p->granted() || p->given_up || !lives(*p)) return std::nullopt;
     (void)s.sync(p->node);
     TRY(r, answer(s, "look", s.exists(p->node), until, {ZNONODE}));
@@ -65,7 +65,7 @@ Result<std::optional<std::string>> QueueBackend::granted_node(Session& s, const 
   return std::nullopt;
 }
 
-Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& wanted) {
+Result<UpdateResult> QueueBackend::note_start(const Lease& lease, const RunStartUpdate& wanted) {
   if (!traits().starts) return fail(cannot("--once-per"));
   constexpr std::string_view what = "note the start";
   TRY(path, path_of(options_, lease.key));
@@ -73,11 +73,11 @@ Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& wa
   for (const Deadline until = op_deadline();;) {
     TRY(s, reader());
     TRY(mine, granted_node(*s, lease, until));
-    if (!mine) return Noted::not_held;
+    if (!mine) return UpdateResult::not_held;
     TRY(now, leader_time(*s, path, until));
     TRY(note, read_note(*s, path, until));
-    if (!wanted.fits(note.start, now)) return Noted::other_start;
-    if (note.start == wanted.is) return Noted::yes;
+    if (!wanted.fits(note.start, now)) return UpdateResult::other_start;
+    if (note.start == wanted.is) return UpdateResult::yes;
     const std::string text = start_text(wanted.is);
     const Session::Call call =
         s->multi({{Op::Kind::check, *mine},
@@ -85,7 +85,7 @@ Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& wa
                                : Op{.kind = Op::Kind::create, .path = node, .data = text}});
     TRY_VOID(done(*s, what, {&call}, until));
     const int rc = call.reply().rc;
-    if (rc == ZOK) return Noted::yes;
+    if (rc == ZOK) return UpdateResult::yes;
     if (unknown(rc)) return fail(no_answer(what, options_.where));
     // the note has changed, or the grant has ended
     const bool again = rc == ZBADVERSION || rc == ZNODEEXISTS || rc == ZNONODE;

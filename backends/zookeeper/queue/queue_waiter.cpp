@@ -9,11 +9,11 @@
 
 namespace dlock::zookeeper {
 
-List List::of(const Session& s, const Place& p, std::vector<std::string> names) {
+List List::of(const Session& s, const QueueNode& p, std::vector<std::string> names) {
   return {std::move(names), p.node, s.id(), s.connection()};
 }
 
-std::optional<Standing> Standing::of(Session& s, Place& p, Dialect dialect,
+std::optional<Standing> Standing::of(Session& s, QueueNode& p, Dialect dialect,
                                      const std::optional<List>& list) {
   if (!list || list->node != p.node || list->session != s.id() ||
       list->connection != s.connection())
@@ -30,7 +30,7 @@ void QueueWaiter::reset() {
   waited_ = false;
 }
 
-QueueWaiter::Step QueueWaiter::turn(Session& s, Place& p, Deadline end) {
+QueueWaiter::Step QueueWaiter::turn(Session& s, QueueNode& p, Deadline end) {
   const Deadline until = backend_.op_deadline();
   if (p.node.empty()) {
     TRY(entered, enter(s, p, until));
@@ -49,7 +49,7 @@ QueueWaiter::Step QueueWaiter::turn(Session& s, Place& p, Deadline end) {
   return at ? decide_now(*at, end) : go_on;
 }
 
-Result<bool> QueueWaiter::enter(Session& s, Place& p, Deadline until) {
+Result<bool> QueueWaiter::enter(Session& s, QueueNode& p, Deadline until) {
   reset();
   if (p.node_state == NodeState::unclear) {
     TRY(found, backend_.find_node(s, p, until));
@@ -80,7 +80,7 @@ Result<bool> QueueWaiter::enter(Session& s, Place& p, Deadline until) {
 }
 
 QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
-  Place& p = at.place;
+  QueueNode& p = at.place;
   if (!at.directory.foreign.empty()) {
     const Error e = backend_.foreign(request_.key, at.directory.foreign);
     TRY_VOID(backend_.leave(p));
@@ -89,7 +89,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
   const Verdict v = decide(at.directory, name_of(p.node), request_.limit);
   // an operator removed our node, or everything: queue again, at the end
   if (v.what == Verdict::What::missing) {
-    backend_.begin_anew(request_);
+    backend_.renew_owner(request_);
     return go_on;
   }
   if (v.what == Verdict::What::run) return claim(at);
@@ -105,7 +105,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
 // It is our turn. If the create has just been committed, it needs no second proof.
 QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
   Session& s = at.session;
-  Place& p = at.place;
+  QueueNode& p = at.place;
   const bool permit = request_.mode == Mode::permit;
   if (!waited_ && !permit) {
     backend_.watch(s, p);
@@ -150,7 +150,7 @@ QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
 QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadline end) {
   using What = Verdict::What;
   Session& s = at.session;
-  Place& p = at.place;
+  QueueNode& p = at.place;
   const std::uint64_t connection = s.connection();
   waited_ = true;
   if (Clock::now() >= end) {
@@ -199,7 +199,7 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
   return go_on;
 }
 
-QueueWaiter::Step QueueWaiter::waiting(Session* s, Place& p, const Verdict& v) {
+QueueWaiter::Step QueueWaiter::waiting(Session* s, QueueNode& p, const Verdict& v) {
   Waiting w{v.ahead, holder_name_ == v.in_the_way ? holder_ : std::nullopt};
   if (s) w.holder = holder(*s, v.in_the_way);
   w.sent_at = sent_at_;

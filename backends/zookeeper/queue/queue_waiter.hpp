@@ -17,7 +17,7 @@ struct List {
   std::int64_t session = 0;
   std::uint64_t connection = 0;
 
-  static List of(const Session&, const Place&, std::vector<std::string> names);
+  static List of(const Session&, const QueueNode&, std::vector<std::string> names);
 };
 
 // A place's position in its queue. Every decision by a list takes a Standing, so it can never use
@@ -25,16 +25,16 @@ struct List {
 class Standing {
  public:
   // nullopt: this list does not decide about the place
-  static std::optional<Standing> of(Session&, Place&, Dialect, const std::optional<List>&);
+  static std::optional<Standing> of(Session&, QueueNode&, Dialect, const std::optional<List>&);
   Standing(const Standing&) = delete;
   Standing(Standing&&) = default;
 
   Session& session;
-  Place& place;
+  QueueNode& place;
   const Directory directory;
 
  private:
-  Standing(Session& s, Place& p, Directory d) : session(s), place(p), directory(std::move(d)) {}
+  Standing(Session& s, QueueNode& p, Directory d) : session(s), place(p), directory(std::move(d)) {}
 };
 
 // One contender. It creates its node and lists the directory in one go. If it is not the first, it
@@ -60,13 +60,13 @@ class QueueWaiter final : public SessionWaiter {
       : SessionWaiter(backend, std::move(request)), backend_(backend), path_(std::move(path)) {}
 
  private:
-  Step turn(Session&, Place&, Deadline end) override;
+  Step turn(Session&, QueueNode&, Deadline end) override;
   // false: the connection broke, or the directory is new
-  Result<bool> enter(Session&, Place&, Deadline until);
+  Result<bool> enter(Session&, QueueNode&, Deadline until);
   Step decide_now(const Standing&, Deadline end);
   Step claim(const Standing&);
   Step wait(const Standing&, const Verdict&, Deadline end);
-  Step waiting(Session*, Place&, const Verdict&);
+  Step waiting(Session*, QueueNode&, const Verdict&);
   std::optional<HolderView> holder(Session&, const std::string& name);
   void reset() override;
 

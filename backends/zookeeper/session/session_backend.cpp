@@ -18,46 +18,48 @@ constexpr unsigned most_proofs = 4;        // in a row, of one grant
 }  // namespace
 
 SessionBackend::~SessionBackend() {
-  for (Line& l : lines_) end_session(l);
+  for (SessionSlot& l : lines_) end_session(l);
 }
 
 Counters SessionBackend::counters() const noexcept {
   Counters c{closed_requests_, wakeups};
-  for (const Line& l : lines_) c.requests += l.session ? l.session->requests : 0;
+  for (const SessionSlot& l : lines_) c.requests += l.session ? l.session->requests : 0;
   return c;
 }
 
 // ---- sessions ----------------------------------------------------------------------------------
 
-Line& SessionBackend::line(const std::optional<Owner>& owner, Duration ttl, Duration lock_delay) {
-  const auto at = std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) {
+SessionSlot& SessionBackend::line(const std::optional<Owner>& owner, Duration ttl,
+                                  Duration lock_delay) {
+  const auto at = std::find_if(lines_.begin(), lines_.end(), [&](const SessionSlot& l) {
     return l.owner == owner && (owner || (l.ttl == ttl && l.lock_delay == lock_delay));
   });
-  return at != lines_.end() ? *at : lines_.emplace_back(Line{owner, ttl, lock_delay, nullptr});
+  return at != lines_.end() ? *at
+                            : lines_.emplace_back(SessionSlot{owner, ttl, lock_delay, nullptr});
 }
 
 // Ends a session, unless one of its grants is not released yet, also a grant with a lock-delay
 // whose release got no reply.
-void SessionBackend::end_session(Line& l) {
+void SessionBackend::end_session(SessionSlot& l) {
   if (!l.session) return;
-  const auto on = [&](const Place& p) { return p.line == &l && lives(p) && !p.node.empty(); };
-  const bool holds = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
+  const auto on = [&](const QueueNode& p) { return p.line == &l && lives(p) && !p.node.empty(); };
+  const bool holds = std::any_of(places_.begin(), places_.end(), [&](const QueueNode& p) {
     return on(p) && p.granted() && (!p.given_up || p.lock_delay > Duration{});
   });
   l.session->keep(holds || l.resumed);
-  for (const Place& p : places_)  // the session lives on, but waiters in it must not
+  for (const QueueNode& p : places_)  // the session lives on, but waiters in it must not
     if (holds && on(p) && !p.granted() && l.session->connected()) l.session->remove(p.node);
   closed_requests_ += l.session->requests;
   l.session.reset();
 }
 
-void SessionBackend::close(Line& l) {
+void SessionBackend::close(SessionSlot& l) {
   end_session(l);
-  std::erase_if(places_, [&](const Place& p) { return p.line == &l; });
-  std::erase_if(lines_, [&](const Line& other) { return &other == &l; });
+  std::erase_if(places_, [&](const QueueNode& p) { return p.line == &l; });
+  std::erase_if(lines_, [&](const SessionSlot& other) { return &other == &l; });
 }
 
-Result<Session*> SessionBackend::connected(Line& l, Deadline until, int interrupt_fd) {
+Result<Session*> SessionBackend::connected(SessionSlot& l, Deadline until, int interrupt_fd) {
   for (;;) {
     if (l.session && l.session->over()) end_session(l);
     if (!l.session)
@@ -75,9 +77,9 @@ Result<Session*> SessionBackend::connected(Line& l, Deadline until, int interrup
   }
 }
 
-Result<Line*> SessionBackend::line_for(const Request& r, Deadline until, int interrupt_fd) {
-  Line& l = line(r.attached ? std::nullopt : std::optional{r.owner}, whole_ms(r.ttl),
-                 whole_ms(r.lock_delay));
+Result<SessionSlot*> SessionBackend::line_for(const Request& r, Deadline until, int interrupt_fd) {
+  SessionSlot& l = line(r.attached ? std::nullopt : std::optional{r.owner}, whole_ms(r.ttl),
+                        whole_ms(r.lock_delay));
   TRY(session, connected(l, until, interrupt_fd));
   const Duration given = session->timeout();
   if (given == l.timeout()) return &l;
@@ -97,24 +99,24 @@ Result<Line*> SessionBackend::line_for(const Request& r, Deadline until, int int
 }
 
 Result<Session*> SessionBackend::reader() {
-  const auto at = std::find_if(lines_.begin(), lines_.end(), [](const Line& l) {
+  const auto at = std::find_if(lines_.begin(), lines_.end(), [](const SessionSlot& l) {
     return !l.owner && l.session && l.session->state() != Session::State::expired;
   });
-  Line& l = at != lines_.end() ? *at : line(std::nullopt, reading_timeout, Duration{});
+  SessionSlot& l = at != lines_.end() ? *at : line(std::nullopt, reading_timeout, Duration{});
   return connected(l, later(Clock::now(), options_.connect_timeout), -1);
 }
 
 // Resumes the same session with a shorter timeout than it was created with, or with its first one
 // again. The resume is like that of another process, at a server that may have seen less. Watches
 // and open calls end.
-Result<void> SessionBackend::retime(Line& l, Duration timeout) {
+Result<void> SessionBackend::retime(SessionSlot& l, Duration timeout) {
   const Ticket ticket = l.session->ticket();
   if (ticket.id == 0) return {};
   closed_requests_ += l.session->requests;
   l.session->keep(true);
   l.session.reset();
   l.session = std::make_unique<Session>(options_, timeout, ticket, l.lock_delay);
-  for (Place& p : places_)
+  for (QueueNode& p : places_)
     if (p.line == &l) p.watch = 0;
   return l.session->connect(op_deadline());
 }
@@ -130,7 +132,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
   const Deadline until = op_deadline();
   TRY(p, ours(lease, until));
   if (!p || !p->granted()) return Lost{"the session that held it is over, or its node was removed"};
-  Line& l = *p->line;
+  SessionSlot& l = *p->line;
   const bool too_long = whole_ms(ttl) > l.ttl;
   const Duration timeout = ends_with_ttl && !too_long ? whole_ms(ttl) : l.timeout();
   if (l.session->requested() != timeout) { TRY_VOID(retime(l, timeout)); }
@@ -185,7 +187,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
     p->ttl = ttl;
     if (ends_with_ttl) {
       p->lock_delay = Duration{};
-      say_timeout(s, *p, read.text, timeout, until);
+      record_timeout(s, *p, read.text, timeout, until);
     }
     const Lease kept = lease_of(*p, proved.sent);
     p->until = kept.deadline;
@@ -193,7 +195,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
   }
 }
 
-void SessionBackend::watch(Session& s, Place& p) {
+void SessionBackend::watch(Session& s, QueueNode& p) {
   if (p.watch == 0 || s.fired(p.watch)) {
     s.forget(p.watch);
     p.watch = s.new_watch();
@@ -204,7 +206,7 @@ void SessionBackend::watch(Session& s, Place& p) {
 // The reply for a watched node that nobody has touched is no news; a missing reply is none yet; an
 // error is a change.
 bool SessionBackend::alarmed(const Lease& lease) {
-  const Place* p = find_place(lease.key, lease.owner);
+  const QueueNode* p = find_place(lease.key, lease.owner);
   if (!p || !lives(*p)) return true;
   Session& s = *p->line->session;
   s.listen(Deadline{});
@@ -214,7 +216,7 @@ bool SessionBackend::alarmed(const Lease& lease) {
   return read.rc != ZOK || read.stat.version != p->version || !p->is(read.stat);
 }
 
-Result<Renewal> SessionBackend::prove(Place& p, Deadline sent) {
+Result<Renewal> SessionBackend::prove(QueueNode& p, Deadline sent) {
   const Duration wanted = proven_of(p.ttl, p.lock_delay, options_.tick);
   for (unsigned tries = 0;; ++tries) {
     const Lease lease = lease_of(p, sent);
@@ -237,7 +239,7 @@ Result<Renewal> SessionBackend::prove(Place& p, Deadline sent) {
 Result<Renewal> SessionBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd>) {
   auto answer = renew_in(lease, ttl, true);
   if (!answer || !std::holds_alternative<Kept>(*answer)) return answer;
-  Place& p = *find_place(lease.key, lease.owner);
+  QueueNode& p = *find_place(lease.key, lease.owner);
   p.attached = false;
   std::get<Kept>(*answer).lease.ticket = ticket_of(p).text();
   return answer;
@@ -248,7 +250,7 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
   TRY(p, ours(lease, until));
   if (!p) return Released::was_not_held;
   p->given_up = true;
-  Line& l = *p->line;
+  SessionSlot& l = *p->line;
   // The lease has run out: the holder has vanished, and its lock-delay runs until the session,
   // which nobody keeps alive any more, ends.
   if (p->lock_delay > Duration{} && p->until != Deadline{} && Clock::now() >= p->until) {
@@ -259,7 +261,7 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
     const bool by_us = removed || p->node_state == NodeState::releasing;
     forget(*p);
     const bool empty = std::none_of(places_.begin(), places_.end(),
-                                    [&](const Place& other) { return other.line == &l; });
+                                    [&](const QueueNode& other) { return other.line == &l; });
     if (l.owner && empty && !l.resumed) close(l);
     return by_us ? Released::yes : Released::was_not_held;
   };

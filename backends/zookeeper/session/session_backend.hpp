@@ -18,7 +18,7 @@ namespace dlock::zookeeper {
 // detached lease has its own, which its handle names. A session is created for the ttl and
 // lock-delay of its locks together, and is resumed with the same timeout: a new leader tracks it by
 // the first one.
-struct Line {
+struct SessionSlot {
   std::optional<Owner> owner;  // detached
   Duration ttl{}, lock_delay{};
   std::unique_ptr<Session> session;  // null: there is none yet, or it is over
@@ -38,7 +38,7 @@ enum class NodeState {
 };
 
 // Our node in one queue.
-struct Place {
+struct QueueNode {
   Key key;
   Owner owner;
   Mode mode = Mode::exclusive;
@@ -46,7 +46,7 @@ struct Place {
   Duration lock_delay{};  // how much longer than its lease the session lasts
   Deadline until{};       // what was said last of its lease
   bool attached = true;
-  Line* line = nullptr;
+  SessionSlot* line = nullptr;
   std::int64_t session = 0;
   NodeState node_state = NodeState::none;
   std::string node;                // its path, unless there is none or this is unclear
@@ -101,22 +101,22 @@ class SessionBackend : public Backend {
 
   // Returns the session for a request, connected. Errc::usage: the ensemble does not allow a
   // session for its ttl and lock-delay.
-  Result<Line*> line_for(const Request&, Deadline until, int interrupt_fd);
+  Result<SessionSlot*> line_for(const Request&, Deadline until, int interrupt_fd);
   // A session for reading, with any timeout.
   Result<Session*> reader();
   // The place of this owner; a new one if there is none.
-  Place& place_for(const Request&);
-  Place* find_place(const Key&, const Owner&);
-  bool lives(const Place&) const;  // whether its session is the one in which it was created
-  void forget(Place&);
-  Lease lease_of(const Place&, Deadline sent) const;
-  static Ticket ticket_of(const Place&);
+  QueueNode& place_for(const Request&);
+  QueueNode* find_place(const Key&, const Owner&);
+  bool lives(const QueueNode&) const;  // whether its session is the one in which it was created
+  void forget(QueueNode&);
+  Lease lease_of(const QueueNode&, Deadline sent) const;
+  static Ticket ticket_of(const QueueNode&);
   // Uses a grant only when the session is proven for the start rule's time: by the write sent at
   // `sent`, by more writes, or by resuming the session. Lost: the place is removed.
-  Result<Renewal> prove(Place&, Deadline sent);
+  Result<Renewal> prove(QueueNode&, Deadline sent);
   // Reads a place's node, and watches it from then on. Nobody needs to wait for the reply:
   // alarmed() judges it.
-  void watch(Session&, Place&);
+  void watch(Session&, QueueNode&);
 
   // Creates the directory `path` and its parents.
   Result<void> make_directory(Session&, const std::string& path, const std::string& data,
@@ -127,14 +127,14 @@ class SessionBackend : public Backend {
   Result<bool> settle(const Key&);
   // Gives the place another owner, so that requests sent under the old owner, answered or not, do
   // not affect it. A detached lease keeps its owner: its handle has one owner for all its keys.
-  void begin_anew(Request&);
+  void renew_owner(Request&);
 
   // Deletes the node of a place that is not granted, or whose create got no reply, if it exists.
   // The place stays, without a node.
-  Result<void> leave(Place&);
+  Result<void> leave(QueueNode&);
   // Finds a place's node in its session, if this Backend did not create it, or does not know that
   // it did because the reply was lost. False: there is none.
-  virtual Result<bool> find_node(Session&, Place&, Deadline until) = 0;
+  virtual Result<bool> find_node(Session&, QueueNode&, Deadline until) = 0;
 
   // Waits for calls of an operation. Errc::timed_out: no reply; or a denial, if the credential's
   // file has changed since: the next try uses the new one.
@@ -171,21 +171,22 @@ class SessionBackend : public Backend {
   Options options_;
 
  private:
-  Result<Place*> ours(const Lease&, Deadline until);
+  Result<QueueNode*> ours(const Lease&, Deadline until);
   Result<Renewal> renew_in(const Lease&, Duration ttl, bool ends_with_ttl);
-  Result<void> retime(Line&, Duration timeout);
+  Result<void> retime(SessionSlot&, Duration timeout);
   static Session::Call remove(Session&, const std::vector<Op>&);
-  void say_timeout(Session&, Place&, std::string_view data, Duration timeout, Deadline until);
-  Line& line(const std::optional<Owner>&, Duration ttl, Duration lock_delay);
+  void record_timeout(Session&, QueueNode&, std::string_view data, Duration timeout,
+                      Deadline until);
+  SessionSlot& line(const std::optional<Owner>&, Duration ttl, Duration lock_delay);
   // Returns the session, connected: a new one if there is none or the old one is over.
-  Result<Session*> connected(Line&, Deadline until, int interrupt_fd);
-  void end_session(Line&);
+  Result<Session*> connected(SessionSlot&, Deadline until, int interrupt_fd);
+  void end_session(SessionSlot&);
   Result<int> try_a_lock(Session&);  // the library's result
-  void close(Line&);
+  void close(SessionSlot&);
 
   const Traits& traits_;  // a row of the recipe table, which lives for ever
-  std::list<Line> lines_;
-  std::list<Place> places_;
+  std::list<SessionSlot> lines_;
+  std::list<QueueNode> places_;
   std::uint64_t closed_requests_ = 0;
 };
 

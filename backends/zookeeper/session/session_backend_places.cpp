@@ -9,33 +9,34 @@
 
 namespace dlock::zookeeper {
 
-Place* SessionBackend::find_place(const Key& key, const Owner& owner) {
-  const auto at = std::find_if(places_.begin(), places_.end(),
-                               [&](const Place& p) { return p.key == key && p.owner == owner; });
+QueueNode* SessionBackend::find_place(const Key& key, const Owner& owner) {
+  const auto at = std::find_if(places_.begin(), places_.end(), [&](const QueueNode& p) {
+    return p.key == key && p.owner == owner;
+  });
   return at == places_.end() ? nullptr : &*at;
 }
 
-Place& SessionBackend::place_for(const Request& r) {
-  if (Place* p = find_place(r.key, r.owner)) return *p;
-  return places_.emplace_back(Place{.key = r.key,
-                                    .owner = r.owner,
-                                    .mode = r.mode,
-                                    .ttl = r.ttl,
-                                    .lock_delay = r.lock_delay,
-                                    .attached = r.attached});
+QueueNode& SessionBackend::place_for(const Request& r) {
+  if (QueueNode* p = find_place(r.key, r.owner)) return *p;
+  return places_.emplace_back(QueueNode{.key = r.key,
+                                        .owner = r.owner,
+                                        .mode = r.mode,
+                                        .ttl = r.ttl,
+                                        .lock_delay = r.lock_delay,
+                                        .attached = r.attached});
 }
 
-bool SessionBackend::lives(const Place& p) const {
+bool SessionBackend::lives(const QueueNode& p) const {
   return p.line && p.line->session && p.line->session->id() == p.session &&
          p.line->session->state() != Session::State::expired;
 }
 
-void SessionBackend::forget(Place& p) {
+void SessionBackend::forget(QueueNode& p) {
   if (lives(p)) p.line->session->forget(p.watch);
-  std::erase_if(places_, [&](const Place& other) { return &other == &p; });
+  std::erase_if(places_, [&](const QueueNode& other) { return &other == &p; });
 }
 
-Lease SessionBackend::lease_of(const Place& p, Deadline sent) const {
+Lease SessionBackend::lease_of(const QueueNode& p, Deadline sent) const {
   Lease lease{p.key, p.owner, p.mode, p.token, p.slot.value_or(0)};
   lease.deadline =
       std::min<Deadline>(p.line->session->proof().until() - p.lock_delay, lease_end(sent, p.ttl));
@@ -43,7 +44,7 @@ Lease SessionBackend::lease_of(const Place& p, Deadline sent) const {
   return lease;
 }
 
-Ticket SessionBackend::ticket_of(const Place& p) {
+Ticket SessionBackend::ticket_of(const QueueNode& p) {
   Ticket t = p.line->session->ticket();
   t.timeout = p.line->timeout();
   t.lock_delay = p.line->lock_delay;
@@ -58,7 +59,7 @@ Result<void> SessionBackend::done(Session& s, std::string_view what,
     return c->reply().rc == ZNOAUTH || c->reply().rc == ZAUTHFAILED;
   });
   if (!denied || !read_auth_again(options_)) return {};
-  for (Line& l : lines_)
+  for (SessionSlot& l : lines_)
     if (l.session) l.session->log_in();
   // some of several requests may have been carried out
   return fail(Errc::timed_out,
@@ -99,7 +100,7 @@ Result<void> SessionBackend::make_directory(Session& s, const std::string& path,
 Result<bool> SessionBackend::settle(const Key& key) {
   for (bool any = false;; any = true) {
     const auto at = std::find_if(places_.begin(), places_.end(),
-                                 [&](const Place& p) { return p.given_up && p.key == key; });
+                                 [&](const QueueNode& p) { return p.given_up && p.key == key; });
     if (at == places_.end()) return any;
     if (at->granted()) {
       const Lease owed{at->key, at->owner};
@@ -111,12 +112,12 @@ Result<bool> SessionBackend::settle(const Key& key) {
   }
 }
 
-void SessionBackend::begin_anew(Request& r) {
-  if (Place* p = find_place(r.key, r.owner)) forget(*p);
+void SessionBackend::renew_owner(Request& r) {
+  if (QueueNode* p = find_place(r.key, r.owner)) forget(*p);
   if (r.attached) r.owner = Owner::random();
 }
 
-Result<void> SessionBackend::leave(Place& p) {
+Result<void> SessionBackend::leave(QueueNode& p) {
   const Deadline until = op_deadline();
   p.given_up = true;
   while (lives(p) && p.node_state != NodeState::none) {
@@ -142,8 +143,8 @@ Result<void> SessionBackend::leave(Place& p) {
 
 // The place of a lease: one of this Backend, or (by its ticket) one that another process took.
 // Null: not held.
-Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
-  if (Place* p = find_place(lease.key, lease.owner)) {
+Result<QueueNode*> SessionBackend::ours(const Lease& lease, Deadline until) {
+  if (QueueNode* p = find_place(lease.key, lease.owner)) {
     if (!lives(*p) || p->node.empty()) {
       forget(*p);
       return nullptr;
@@ -152,7 +153,7 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
   }
   const auto ticket = Ticket::parse(lease.ticket);
   if (!ticket) return nullptr;
-  Line& l = line(lease.owner, ticket->timeout - ticket->lock_delay, ticket->lock_delay);
+  SessionSlot& l = line(lease.owner, ticket->timeout - ticket->lock_delay, ticket->lock_delay);
   if (l.session && l.session->state() == Session::State::expired) {
     close(l);
     return nullptr;
@@ -161,16 +162,16 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
     l.session = std::make_unique<Session>(options_, l.timeout(), ticket, l.lock_delay);
     l.resumed = true;
   }
-  const auto without_line = [&](Result<Place*> outcome) {
+  const auto without_line = [&](Result<QueueNode*> outcome) {
     close(l);
     return outcome;
   };
-  Place p{.key = lease.key,
-          .owner = lease.owner,
-          .ttl = l.ttl,
-          .lock_delay = l.lock_delay,
-          .attached = false,
-          .line = &l};
+  QueueNode p{.key = lease.key,
+              .owner = lease.owner,
+              .ttl = l.ttl,
+              .lock_delay = l.lock_delay,
+              .attached = false,
+              .line = &l};
   for (;;) {
     if (auto ok = l.session->connect(until); !ok) return without_line(fail(std::move(ok.error())));
     if (l.session->state() == Session::State::expired) return without_line(nullptr);
@@ -186,8 +187,8 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
 
 // For display: the record has the session's timeout. If the reply is lost, the next renewal finds
 // another version and reads the node again.
-void SessionBackend::say_timeout(Session& s, Place& p, std::string_view data, Duration timeout,
-                                 Deadline until) {
+void SessionBackend::record_timeout(Session& s, QueueNode& p, std::string_view data,
+                                    Duration timeout, Deadline until) {
   if (data.starts_with(revoke_mark)) return;  // keep a request to stop
   auto record = NodeRecord::parse(data);
   if (!record || record->timeout == timeout) return;

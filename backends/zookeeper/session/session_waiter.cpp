@@ -9,7 +9,7 @@ constexpr unsigned most_breaks = 2;  // in one poll; with more, the caller must 
 }
 
 SessionWaiter::~SessionWaiter() {
-  const Place* p = base_.find_place(request_.key, request_.owner);
+  const QueueNode* p = base_.find_place(request_.key, request_.owner);
   if (p && base_.lives(*p) && watch_ != 0) p->line->session->forget(watch_);
 }
 
@@ -19,7 +19,7 @@ Result<Progress> SessionWaiter::poll(Duration slice) {
   for (unsigned breaks = 0; breaks <= most_breaks;) {
     TRY(done, step(end));
     if (done) return std::move(*done);
-    const Place* p = base_.find_place(request_.key, request_.owner);
+    const QueueNode* p = base_.find_place(request_.key, request_.owner);
     if (p && p->line && !p->line->session->connected()) ++breaks;
   }
   return fail(Errc::timed_out,
@@ -28,35 +28,35 @@ Result<Progress> SessionWaiter::poll(Duration slice) {
 
 SessionWaiter::Step SessionWaiter::step(Deadline end) {
   TRY(found, place());
-  Place& p = *found;
+  QueueNode& p = *found;
   Session& s = *p.line->session;
   if (!p.granted()) return turn(s, p, end);
   s.forget(std::exchange(p.watch, 0));  // read the node again
   return granted(p, Clock::now());
 }
 
-Result<Place*> SessionWaiter::place() {
+Result<QueueNode*> SessionWaiter::place() {
   const int interrupt = request_.wait ? base_.options().interrupt_fd : -1;
   for (bool anew = false;;) {
     const Deadline until = later(Clock::now(), base_.options().connect_timeout);
     TRY(line, base_.line_for(request_, until, interrupt));
     const std::int64_t session = line->session->id();
-    const Place* old = base_.find_place(request_.key, request_.owner);
+    const QueueNode* old = base_.find_place(request_.key, request_.owner);
     anew |= old && (old->given_up || (old->session != 0 && old->session != session));
     TRY(settled, base_.settle(request_.key));
     if (settled) continue;
     if (anew) {
-      base_.begin_anew(request_);
+      base_.renew_owner(request_);
       reset();
     }
-    Place& p = base_.place_for(request_);
+    QueueNode& p = base_.place_for(request_);
     p.line = line;
     p.session = session;
     return &p;
   }
 }
 
-SessionWaiter::Step SessionWaiter::granted(Place& p, Deadline sent) {
+SessionWaiter::Step SessionWaiter::granted(QueueNode& p, Deadline sent) {
   p.node_state = NodeState::granted;
   TRY(proven, base_.prove(p, sent));
   const auto* kept = std::get_if<Kept>(&proven);
@@ -95,7 +95,7 @@ Session::Wake SessionWaiter::listen_for_watch(Session& s, std::uint64_t connecti
 }
 
 Result<void> SessionWaiter::cancel() {
-  Place* p = base_.find_place(request_.key, request_.owner);
+  QueueNode* p = base_.find_place(request_.key, request_.owner);
   if (!p) return {};
   p->given_up = true;
   if (p->granted()) {

@@ -18,13 +18,13 @@ class SessionWaiter : public Waiter {
 
   SessionWaiter(SessionBackend& base, Request request)
       : request_(std::move(request)), base_(base) {}
-  // Takes a turn. `Place` is ours in this connected session, and not granted.
-  virtual Step turn(Session&, Place&, Deadline end) = 0;
+  // Takes a turn. `QueueNode` is ours in this connected session, and not granted.
+  virtual Step turn(Session&, QueueNode&, Deadline end) = 0;
   virtual void reset() { watch_ = 0; }  // the place has a new node, or its session is another one
 
   // It is our turn, as a write sent at that time shows, and the request to watch the node was sent.
   // go_on: the place ended just now, and is removed.
-  Step granted(Place&, Deadline sent);
+  Step granted(QueueNode&, Deadline sent);
   // Like Session::listen, but also contacts the server as often as a proof needs, so that two
   // writes prove a long waiter when its turn comes.
   Session::Wake listen(Session&, const std::string& path, Deadline end);
@@ -40,7 +40,7 @@ class SessionWaiter : public Waiter {
   Step step(Deadline end);  // begins from the start; only poll() calls it
   // Our place in a connected session. A place without a node has to be created, for an owner
   // without abandoned nodes. An Error: whether the old node is gone is unknown.
-  Result<Place*> place();
+  Result<QueueNode*> place();
 
   SessionBackend& base_;
   Deadline beat_{};  // when to contact the server next

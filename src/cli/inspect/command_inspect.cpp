@@ -20,8 +20,8 @@ namespace {
 // The keys that the command line asks for, as the store reports them.
 struct Found {
   std::vector<KeyView> keys;
-  std::optional<Key> key;  // set: one key was named; not set: a list
-  std::string unread;      // why the state of some is not known; empty: it is
+  std::optional<Key> key;      // set: one key was named; not set: a list
+  std::string unknown_reason;  // why the state of some is not known; empty: it is
 };
 
 // Whether one key is shown as a row of the table instead of the full view.
@@ -36,15 +36,18 @@ bool is_taken(const KeyView& k) {
 
 // The store has no key of this name, so the operand may be a pattern.
 bool is_unrecorded(const std::optional<KeyView>& k) {
-  return !k || (!k->unread.empty() && k->fence == 0 && k->holders.empty() && k->waiters.empty());
+  return !k ||
+         (!k->unknown_reason.empty() && k->fence == 0 && k->holders.empty() && k->waiters.empty());
 }
 
-std::string unread_of(const KeyView& k) { return state_of(k) == KeyState::unknown ? k.unread : ""; }
+std::string unread_of(const KeyView& k) {
+  return state_of(k) == KeyState::unknown ? k.unknown_reason : "";
+}
 
 std::string unread_of(const std::vector<KeyView>& keys, bool missing) {
   std::string why;
   for (const KeyView& k : keys)
-    if (why.empty()) why = missing ? k.unread : unread_of(k);
+    if (why.empty()) why = missing ? k.unknown_reason : unread_of(k);
   if (!missing) return why;
   if (why.empty()) why = "the store may have forgotten locks, and grants nothing now";
   return why + "; keys may be missing here";
@@ -79,13 +82,13 @@ Result<Found> find(const InspectOptions& o, const OpenStore& opened, const Trace
     if (!is_unrecorded(view) || o.operand->find_first_of("*?[") == o.operand->npos) {
       Found one{{view ? std::move(*view) : free_key(key)}, key, {}};
       note_limits(one.keys.front());
-      one.unread = unread_of(one.keys.front());
+      one.unknown_reason = unread_of(one.keys.front());
       return one;
     }
   }
   TRY(all, trace.around({.request = "list"}, [&] { return list(backend); }));
-  const std::string unread = unread_of(all, backend.health().grants_nothing);
-  Found list{std::move(all), {}, unread};
+  const std::string unknown_reason = unread_of(all, backend.health().in_grace_period);
+  Found list{std::move(all), {}, unknown_reason};
   for (KeyView& k : list.keys) note_limits(k);
   keep_wanted(o, list.keys);
   return list;
@@ -99,10 +102,10 @@ std::string shown(const InspectOptions& o, const OpenStore& opened, const Column
     const KeyView& k = found.keys.front();
     const bool known = k.fence != 0 || !k.holders.empty() || k.noted_start;
     const auto starts = opened.store.traits->starts && known ? opened.backend->starts(*found.key)
-                                                             : Result<Starts>(Starts{});
+                                                             : Result<RunStarts>(RunStarts{});
     return o.json ? json_of_key(k, opened, starts) : text_of_key(k, opened, starts);
   }
-  return o.json && !o.csv ? json_of_list(found.keys, opened, found.unread)
+  return o.json && !o.csv ? json_of_list(found.keys, opened, found.unknown_reason)
                           : table_of(found.keys, columns, o, width);
 }
 
@@ -114,7 +117,7 @@ tl::unexpected<Error> unknown(const InspectOptions& o, const OpenStore& opened,
     const auto key = Key::parse(o.operand.value_or(""));
     if (o.json) text = json_of_unknown(o, opened, e);
     else if (key) text = as_row(o) ? table_of_unknown(*key, columns, o) : text_of_unknown_key(*key);
-    TRY_VOID(put(text));
+    TRY_VOID(print(text));
   }
   return fail(e);
 }
@@ -123,11 +126,11 @@ Result<run::Outcome> once(const InspectOptions& o, const OpenStore& opened, cons
                           const Columns& columns) {
   const auto found = find(o, opened, trace);
   if (!found) return unknown(o, opened, columns, found.error());
-  if (!o.check) TRY_VOID(put(shown(o, opened, columns, *found)));
+  if (!o.check) TRY_VOID(print(shown(o, opened, columns, *found)));
   else if (std::any_of(found->keys.begin(), found->keys.end(), is_taken)) return ended(status_busy);
-  if (found->unread.empty()) return ended(status_ok);
-  return fail(Errc::unavailable,
-              fmt::format("{}: {}", printable(o.operand.value_or("inspect")), found->unread));
+  if (found->unknown_reason.empty()) return ended(status_ok);
+  return fail(Errc::unavailable, fmt::format("{}: {}", printable(o.operand.value_or("inspect")),
+                                             found->unknown_reason));
 }
 
 Result<run::Outcome> doctor(const InspectOptions& o, const OpenStore& opened, const Trace& trace) {
@@ -137,7 +140,7 @@ Result<run::Outcome> doctor(const InspectOptions& o, const OpenStore& opened, co
        {secrets.password_file, secrets.auth_file, secrets.sentinel_password_file, secrets.tls_key})
     if (const auto who = file.empty() ? "" : readers_of_secret(file); !who.empty())
       found.push_back({Finding::Level::good, "secret", fmt::format("{}: {}", file, who), ""});
-  TRY_VOID(put(o.json ? json_of_findings(found, opened) : text_of_findings(found, opened)));
+  TRY_VOID(print(o.json ? json_of_findings(found, opened) : text_of_findings(found, opened)));
   return ended(unfit(found) ? status_stale : status_ok);
 }
 
@@ -163,16 +166,17 @@ Frame frame(const InspectOptions& o, const OpenStore& opened, const Columns& col
     return {redraw ? fmt::format("? {}\n", printable(found.error().message))
                    : json_of_unknown(o, opened, found.error()),
             "?"};
-  if (found->key) found->unread.clear();  // the key's state says so already
+  if (found->key) found->unknown_reason.clear();  // the key's state says so already
   InspectOptions as = o;
   as.json = !redraw;
   std::string text = shown(as, opened, columns, *found, terminal_size(STDOUT_FILENO).columns);
   if (redraw) {
     text = fmt::format("{}, every {}; q ends\n\n{}", printable(opened.backend->where()),
                        format_duration(*o.watch), text);
-    if (!found->unread.empty()) text += fmt::format("? {}\n", printable(found->unread));
+    if (!found->unknown_reason.empty())
+      text += fmt::format("? {}\n", printable(found->unknown_reason));
   }
-  return {std::move(text), without_times(found->keys) + (found->unread.empty() ? "" : "?")};
+  return {std::move(text), without_times(found->keys) + (found->unknown_reason.empty() ? "" : "?")};
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ bool never_taken(const KeyView& k) noexcept {
 KeyState state_of(const KeyView& k) noexcept {
   if (any(k, [](const HolderView& h) { return in_force(h) && !h.vanished; })) return KeyState::held;
   if (any(k, in_force)) return KeyState::delayed;
-  if (!k.unread.empty()) return KeyState::unknown;
+  if (!k.unknown_reason.empty()) return KeyState::unknown;
   return k.holders.empty() ? KeyState::free : KeyState::stale;
 }
 
@@ -67,7 +67,7 @@ bool is_min_hold_remainder(const KeyView& k, const HolderView& h) noexcept {
   return k.last_run && k.last_run->token == h.token && !h.attached;
 }
 
-std::string deaf_because(const KeyView& k, const HolderView& h) {
+std::string why_irrevocable(const KeyView& k, const HolderView& h) {
   if (is_min_hold_remainder(k, h)) return "its job has ended (--min-hold)";
   if (h.who.host.empty()) return "no dlock is recorded as its holder";
   if (h.who.kept_by == Identity::KeptBy::nobody)

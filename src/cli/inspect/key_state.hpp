@@ -24,7 +24,7 @@ bool has_stale_holder(const KeyView&) noexcept;  // vanished, or its lease has e
 bool is_min_hold_remainder(const KeyView&, const HolderView&) noexcept;
 // Why no process would read a request to stop (release --revoke), as far as this host can see.
 // Empty: the holder's dlock reads it.
-std::string deaf_because(const KeyView&, const HolderView&);
+std::string why_irrevocable(const KeyView&, const HolderView&);
 const HolderView* removable(const KeyView&);  // the first that release --force removes, or null
 // the options that remove this holder: "--force --token 7"
 std::string force_options(const HolderView&);

@@ -13,14 +13,16 @@ namespace dlock::cli {
 
 // The full view of one key, for people. `starts`: the records of --once-per, or why they are
 // unknown; empty: the recipe keeps none.
-std::string text_of_key(const KeyView&, const OpenStore&, const Result<Starts>& starts = Starts{});
+std::string text_of_key(const KeyView&, const OpenStore&,
+                        const Result<RunStarts>& starts = RunStarts{});
 std::string text_of_unknown_key(const Key&);
 
 // The JSON of one key, for programs. The table and CSV are made from it.
 nlohmann::ordered_json json_of(const KeyView&);
-// One JSON object, with its newline. `unread`: why it is incomplete; empty: it is complete.
-std::string json_of_key(const KeyView&, const OpenStore&, const Result<Starts>&);
-std::string json_of_list(const std::vector<KeyView>&, const OpenStore&, const std::string& unread);
+// One JSON object, with its newline. `unknown_reason`: why it is incomplete; empty: it is complete.
+std::string json_of_key(const KeyView&, const OpenStore&, const Result<RunStarts>&);
+std::string json_of_list(const std::vector<KeyView>&, const OpenStore&,
+                         const std::string& unknown_reason);
 // The JSON for a store that did not answer. It says nothing about single keys.
 std::string json_of_unknown(const CommonOptions&, const OpenStore&, const Error&);
 

@@ -92,13 +92,13 @@ Json of(const LastRun& r) {
   return j;
 }
 
-std::string finished(Json j, const OpenStore& opened, const std::string& unread) {
-  if (!unread.empty()) j["error"] = printable(unread);
+std::string finished(Json j, const OpenStore& opened, const std::string& unknown_reason) {
+  if (!unknown_reason.empty()) j["error"] = printable(unknown_reason);
   j["backend"] = Json{{"scheme", opened.store.url.scheme},
                       {"family", opened.store.traits->family},
                       {"recipe", opened.store.traits->recipe},
                       {"where", printable(opened.backend->where())}};
-  j["complete"] = unread.empty();
+  j["complete"] = unknown_reason.empty();
   return j.dump() + '\n';
 }
 
@@ -120,20 +120,21 @@ Json json_of(const KeyView& k) {
   return j;
 }
 
-std::string json_of_key(const KeyView& k, const OpenStore& opened, const Result<Starts>& starts) {
+std::string json_of_key(const KeyView& k, const OpenStore& opened,
+                        const Result<RunStarts>& starts) {
   Json j = json_of(k);
   j["last_start"] = starts && starts->last ? Json(run::utc(starts->last->at)) : Json(nullptr);
   return finished(std::move(j), opened,
-                  state_of(k) == KeyState::unknown ? k.unread
+                  state_of(k) == KeyState::unknown ? k.unknown_reason
                   : starts                         ? ""
                                                    : starts.error().message);
 }
 
 std::string json_of_list(const std::vector<KeyView>& keys, const OpenStore& opened,
-                         const std::string& unread) {
+                         const std::string& unknown_reason) {
   Json j{{"keys", Json::array()}};
   for (const KeyView& k : keys) j["keys"].push_back(json_of(k));
-  return finished(std::move(j), opened, unread);
+  return finished(std::move(j), opened, unknown_reason);
 }
 
 std::string json_of_unknown(const CommonOptions& o, const OpenStore& opened, const Error& error) {

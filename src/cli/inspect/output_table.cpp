@@ -171,8 +171,9 @@ Result<Columns> choose_columns(const InspectOptions& o) {
       std::string all;
       for (const Column& known : all_columns)
         all += fmt::format("{}{}", all.empty() ? "" : ", ", known.name);
-      return fail(blame(o, "columns"), fmt::format("{}: {} is not a column: {}",
-                                                   called(o, "columns"), quoted(name), all));
+      return fail(
+          error_code_of(o, "columns"),
+          fmt::format("{}: {} is not a column: {}", display_name(o, "columns"), quoted(name), all));
     }
     if (std::find(chosen.begin(), chosen.end(), c) == chosen.end()) chosen.push_back(c);
     if (name.size() == names.size()) break;

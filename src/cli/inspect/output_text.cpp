@@ -104,7 +104,7 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
 }
 
 // The start that --once-per noted, and how long ago it was if the backend's clock is known.
-std::string noted_at(std::int64_t at, const Result<Starts>& starts) {
+std::string noted_at(std::int64_t at, const Result<RunStarts>& starts) {
   if (!starts || !starts->last) return run::utc(at);
   const Duration ahead = run::OncePer::ahead(*starts);
   if (ahead > 0us)
@@ -115,7 +115,7 @@ std::string noted_at(std::int64_t at, const Result<Starts>& starts) {
 
 // Adds the record of the last run and the start noted by --once-per, which may be the same run. A
 // newer start has no end yet: the job runs, or its dlock was killed.
-void add_runs(Sheet& sheet, const KeyView& k, const Result<Starts>& starts) {
+void add_runs(Sheet& sheet, const KeyView& k, const Result<RunStarts>& starts) {
   const auto& last = k.last_run;
   const auto noted = starts && starts->last ? starts->last->at : k.noted_start;
   const bool same = last && noted && *noted >= last->started && *noted <= last->ended;
@@ -135,7 +135,7 @@ void add_runs(Sheet& sheet, const KeyView& k, const Result<Starts>& starts) {
 }
 
 // Adds when each calendar period allows the next start.
-void add_next_starts(Sheet& sheet, const Starts& s) {
+void add_next_starts(Sheet& sheet, const RunStarts& s) {
   std::string next;
   using C = run::OncePer::Calendar;
   for (const C c : {C::hour, C::day, C::week, C::month}) {
@@ -153,7 +153,7 @@ void add_ways_to_end(Sheet& sheet, const KeyView& k, const OpenStore& opened) {
   const HolderView& h = k.holders.front();
   const std::string release = "dlock release" + opened.options + " --key " + sh_word(k.key);
   const auto listening = [&](const HolderView& one) {
-    return !one.vanished && deaf_because(k, one).empty();
+    return !one.vanished && why_irrevocable(k, one).empty();
   };
   if (opened.store.traits->revokes && !h.revoked &&
       std::any_of(k.holders.begin(), k.holders.end(), listening))
@@ -167,7 +167,7 @@ void add_ways_to_end(Sheet& sheet, const KeyView& k, const OpenStore& opened) {
 }
 
 std::string state_line(const KeyView& k, const Traits& traits) {
-  if (state_of(k) == KeyState::unknown) return "?, " + printable(k.unread);
+  if (state_of(k) == KeyState::unknown) return "?, " + printable(k.unknown_reason);
   std::string text(state_name(state_of(k)));
   if (!k.holders.empty()) text += fmt::format(", {}", mode_name(k.holders.front().mode));
   text += with(", ", permits(k));
@@ -179,7 +179,8 @@ std::string state_line(const KeyView& k, const Traits& traits) {
 
 }  // namespace
 
-std::string text_of_key(const KeyView& k, const OpenStore& opened, const Result<Starts>& starts) {
+std::string text_of_key(const KeyView& k, const OpenStore& opened,
+                        const Result<RunStarts>& starts) {
   const Traits& traits = *opened.store.traits;
   Sheet sheet;
   sheet.line("key", "{}", printable(k.key));
@@ -196,8 +197,8 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened, const Result<
   if (!starts) sheet.line("once-per", "? ({})", printable(starts.error().message));
   else if (starts->last) add_next_starts(sheet, *starts);
   for (const std::string& n : k.notes) sheet.line("note", "{}", printable(n));
-  if (state_of(k) != KeyState::unknown && !k.unread.empty())
-    sheet.line("note", "{}", printable(k.unread));
+  if (state_of(k) != KeyState::unknown && !k.unknown_reason.empty())
+    sheet.line("note", "{}", printable(k.unknown_reason));
   sheet.line("where", "{}, recipe {}", printable(opened.backend->where()), traits.recipe);
   if (holding(k) > 0) add_ways_to_end(sheet, k, opened);
   return std::move(sheet).text();

@@ -32,7 +32,7 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
 
   void resume() {
-    if (wanted_) (void)put(enter);
+    if (wanted_) (void)print(enter);
     if (!keys_) return;
     termios raw = modes_;
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
@@ -40,7 +40,7 @@ class Screen {
   }
   void suspend() {
     if (keys_) ::tcsetattr(STDIN_FILENO, TCSANOW, &modes_);
-    if (wanted_) (void)put(leave);
+    if (wanted_) (void)print(leave);
   }
   void stop() {
     suspend();
@@ -89,8 +89,8 @@ Result<void> watch(Duration every, bool redraw, const std::function<Frame()>& fr
     Screen screen(redraw);
     for (bool over = false; !over;) {
       const Frame now = frame();
-      if (redraw) done = put(Screen::fitted(now.text));
-      else if (now.compare != last) done = put(now.text);
+      if (redraw) done = print(Screen::fitted(now.text));
+      else if (now.compare != last) done = print(now.text);
       if (!done) break;
       last = now.compare;
       const Deadline next = later(Clock::now(), every);

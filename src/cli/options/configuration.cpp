@@ -70,7 +70,8 @@ Result<std::optional<std::string>> contents(const ConfigFile& file) {
   };
   if (!fd) return refuse(::strerrordesc_np(errno));
   // Whoever can write to this file decides where the locks are.
-  if (const auto why = distrust(fd.get(), {.forbidden = S_IWOTH, .regular = false}); !why.empty())
+  if (const auto why = why_untrusted(fd.get(), {.forbidden = S_IWOTH, .regular = false});
+      !why.empty())
     return refuse(why);
   auto text =
       read_text(fd.get(), {.longest = longest_file, .until = later(Clock::now(), fifo_patience)});

@@ -30,7 +30,8 @@ Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
   while (!b.empty())
     if (const auto other = next_part(b, ' '); given(o, a) && given(o, other))
       return wrong(o,
-                   fmt::format("{} and {} contradict each other", called(o, a), called(o, other)),
+                   fmt::format("{} and {} contradict each other", display_name(o, a),
+                               display_name(o, other)),
                    given_by_flag(o, a) || given_by_flag(o, other) ? Errc::usage : Errc::config);
   return {};
 }
@@ -98,7 +99,7 @@ Result<void> writable_descriptor(const Options& o, std::string_view a, std::stri
   const std::string why = flags < 0
                               ? fmt::format("'{}' is not an open descriptor", o.status_fd)
                               : fmt::format("descriptor {} is not open for writing", o.status_fd);
-  return fail(blame(o, a), fmt::format("{}: {}", called(o, a), why));
+  return fail(error_code_of(o, a), fmt::format("{}: {}", display_name(o, a), why));
 }
 
 Result<void> busy_is_failure(const Options& o, std::string_view a, std::string_view b) {
@@ -106,8 +107,8 @@ Result<void> busy_is_failure(const Options& o, std::string_view a, std::string_v
   return wrong(
       o,
       fmt::format("{} 0 and {} env: a lock that is busy would look like one that was taken",
-                  called(o, a), called(o, b)),
-      blame(o, a));
+                  display_name(o, a), display_name(o, b)),
+      error_code_of(o, a));
 }
 
 // JSON output cannot show the holders and ask.

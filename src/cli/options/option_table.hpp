@@ -36,8 +36,8 @@ struct Option {
   std::string_view help;
   // its error names the value and what is allowed, not the option
   Result<void> (*set)(Options&, std::string_view);
-  bool twin = false;          // read from DLOCK_WAIT when it is not on the command line
-  std::string_view preset{};  // the default, in words; empty: none, or false
+  bool has_variable = false;        // read from DLOCK_WAIT when it is not on the command line
+  std::string_view default_text{};  // the default, in words; empty: none, or false
   Choice choice = Choice::none;
 };
 

@@ -35,7 +35,7 @@ bool decided(const Options& to, const Given& by) {
 }
 
 // Sets an option from a variable or file, where a switch may be "no".
-Result<void> set_twin(Options& to, Given given) {
+Result<void> set_from(Options& to, Given given) {
   if (decided(to, given)) return {};
   if (!given.option->argument) {
     TRY(is_on, parse_switch(given.value));
@@ -49,7 +49,7 @@ Result<void> set_twin(Options& to, Given given) {
 bool of_an_option(std::string_view variable) {
   const auto table = option_table();
   return std::any_of(table.begin(), table.end(), [&](const Option& o) {
-    return o.twin && environment_name(o.name) == variable;
+    return o.has_variable && environment_name(o.name) == variable;
   });
 }
 
@@ -106,7 +106,7 @@ Result<void> from_environment(Options& to) {
     if (set->value.empty())
       return fail(Errc::config,
                   fmt::format("{}: is set but empty; unset it or give it a value", name));
-    if (const auto done = set_twin(to, {&o, set->value, Source::environment}); !done)
+    if (const auto done = set_from(to, {&o, set->value, Source::environment}); !done)
       return fail(Errc::config, fmt::format("{}: {}", name, done.error().message));
   }
   for (const Variable& v : all) {
@@ -156,7 +156,7 @@ Result<void> from_configuration(Options& to) {
                 .layer = e.layer,
                 .backend = e.backend};
     if (is_secret(e.name)) to.values.push_back(given);  // counted once the backend is known
-    else if (const auto done = set_twin(to, given); !done) return wrong(done.error().message);
+    else if (const auto done = set_from(to, given); !done) return wrong(done.error().message);
   }
   return {};
 }
@@ -193,11 +193,11 @@ bool given(const CommonOptions& o, std::string_view name) noexcept {
   return find(o, name) != nullptr;
 }
 
-std::string called(const CommonOptions& o, std::string_view name) {
+std::string display_name(const CommonOptions& o, std::string_view name) {
   const Given* g = find(o, name);
-  return g ? called(*g) : fmt::format("--{}", name);
+  return g ? display_name(*g) : fmt::format("--{}", name);
 }
-std::string called(const Given& g) {
+std::string display_name(const Given& g) {
   switch (g.source) {
     case Source::environment: return environment_name(g.option->name);
     case Source::config: return fmt::format("{}: {}", g.where, g.option->name);
@@ -206,7 +206,7 @@ std::string called(const Given& g) {
   return fmt::format("--{}", g.option->name);
 }
 
-Errc blame(const CommonOptions& o, std::string_view name) noexcept {
+Errc error_code_of(const CommonOptions& o, std::string_view name) noexcept {
   const Given* g = find(o, name);
   return g && g->source != Source::flag ? Errc::config : Errc::usage;
 }

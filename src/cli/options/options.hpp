@@ -152,10 +152,10 @@ bool given_by_flag(const CommonOptions&, std::string_view name) noexcept;
 
 // The option's name in messages, by the source of its value: "--wait", "DLOCK_WAIT" or
 // "/etc/dlock/config.toml:3: wait".
-std::string called(const CommonOptions&, std::string_view name);
-std::string called(const Given&);
+std::string display_name(const CommonOptions&, std::string_view name);
+std::string display_name(const Given&);
 
 // The error code for a wrong value of this option: usage on the command line, config elsewhere.
-Errc blame(const CommonOptions&, std::string_view name) noexcept;
+Errc error_code_of(const CommonOptions&, std::string_view name) noexcept;
 
 }  // namespace dlock::cli

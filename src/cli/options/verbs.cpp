@@ -104,9 +104,10 @@ std::string option_entry(const Option& o) {
                                : name[0] == '[' ? fmt::format("[={}", name.substr(1))
                                : name[0] == '=' ? std::string(name)
                                                 : fmt::format("={}", name);
-  const std::string preset = o.preset.empty() ? "" : fmt::format(" (default: {})", o.preset);
+  const std::string default_text =
+      o.default_text.empty() ? "" : fmt::format(" (default: {})", o.default_text);
   return entry(fmt::format("  {}--{}{}", letter, o.name, argument),
-               fmt::format("{}{}", o.help, preset), option_column);
+               fmt::format("{}{}", o.help, default_text), option_column);
 }
 
 std::string_view heading(Group g) {

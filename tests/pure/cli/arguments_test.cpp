@@ -132,9 +132,9 @@ TEST_CASE("config reads each name that any command reads, once, by its own row i
   std::set<std::string_view> names, all;
   for (const Option& o : option_table()) {
     INFO(o.name);
-    if (o.twin) all.insert(o.name);
+    if (o.has_variable) all.insert(o.name);
     if (reads(o, Verb::config)) CHECK(names.insert(o.name).second);
-    if (belongs(o, Verb::config)) CHECK(reads(o, Verb::config) == o.twin);
+    if (belongs(o, Verb::config)) CHECK(reads(o, Verb::config) == o.has_variable);
   }
   CHECK(names == all);
 }

@@ -99,8 +99,8 @@ TEST_CASE("the command line decides a choice as a whole") {
   CHECK_FALSE(given_by_flag(*o, "ttl"));
   CHECK_FALSE(given(*o, "shared"));
   CHECK_FALSE(given(*o, "verbose"));  // set to "no"
-  CHECK(called(*o, "ttl") == "DLOCK_TTL");
-  CHECK(called(*o, "limit") == "--limit");
-  CHECK(blame(*o, "ttl") == Errc::config);
-  CHECK(blame(*o, "limit") == Errc::usage);
+  CHECK(display_name(*o, "ttl") == "DLOCK_TTL");
+  CHECK(display_name(*o, "limit") == "--limit");
+  CHECK(error_code_of(*o, "ttl") == Errc::config);
+  CHECK(error_code_of(*o, "limit") == Errc::usage);
 }

@@ -148,8 +148,8 @@ TEST_CASE("a renewal whose reply was lost is kept by the next one") {
 TEST_CASE(
     "late release, removal, request to stop, note and detachment leave the next grant alone") {
   const auto start = [](const Lease& lease, Backend& b) {
-    const Starts s = answered([&] { return b.starts(lease.key); });
-    return b.note_start(lease, {s.last, Start{s.now, s.now + 3'600'000'000}});
+    const RunStarts s = answered([&] { return b.starts(lease.key); });
+    return b.note_start(lease, {s.last, RunStart{s.now, s.now + 3'600'000'000}});
   };
   // the writing request is held back: those that read come first
   using Unit = Result<void>;

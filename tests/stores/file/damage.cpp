@@ -72,7 +72,7 @@ TEST_CASE("both slots damaged in this boot: an error that names the remedy, and 
   CHECK(other->inspect(key("k")).error().code == Errc::protocol);
   const auto listed = list(*other).value();
   REQUIRE(listed.size() == 1);
-  CHECK_THAT(listed[0].unread, Catch::Contains("is damaged"));  // and so not free
+  CHECK_THAT(listed[0].unknown_reason, Catch::Contains("is damaged"));  // and so not free
   REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
   CHECK(take(*other, request("k")).lease.token > held.lease.token);
 }
@@ -165,11 +165,11 @@ TEST_CASE("the state is deleted under a holder: unknown until the next contender
   REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
   const auto seen = other->inspect(key("k")).value();
   REQUIRE(seen);
-  CHECK_THAT(seen->unread, Catch::Contains("state file was lost; 1 process"));
+  CHECK_THAT(seen->unknown_reason, Catch::Contains("state file was lost; 1 process"));
   REQUIRE(list(*other).value().size() == 1);
-  CHECK_FALSE(list(*other).value()[0].unread.empty());
+  CHECK_FALSE(list(*other).value()[0].unknown_reason.empty());
   CHECK(kept(holder->renew(held.lease, 30s)));
-  CHECK(other->inspect(key("k")).value()->unread.empty());
+  CHECK(other->inspect(key("k")).value()->unknown_reason.empty());
   REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
   holder->release(held.lease).value();
   CHECK_FALSE(other->inspect(key("k")).value());

@@ -188,7 +188,8 @@ void use_key(Backend& b, bool lease) {
   const auto answer = waiter->poll(0s);
   if (!answer || !std::holds_alternative<Granted>(*answer)) return;
   const Lease held = std::get<Granted>(*answer).lease;
-  if (lease) (void)b.note_start(held, {{}, Start{1, wall_micros() * 2}}), (void)b.revoke(key("k"));
+  if (lease)
+    (void)b.note_start(held, {{}, RunStart{1, wall_micros() * 2}}), (void)b.revoke(key("k"));
   (void)b.renew(held, 1h);
   (void)b.inspect(key("k"));
   (void)b.release(held, RunEnd{false, 1});

@@ -343,7 +343,7 @@ TEST_CASE("a state that is locked: an interrupted wait has no answer, and a sing
   interrupt.set();
   const auto w = b->enqueue(request("k")).value();
   const auto seen = std::get<Waiting>(step(*w, 10s));
-  CHECK(b->health().grants_nothing);
+  CHECK(b->health().in_grace_period);
   CHECK_THAT(seen.why, Catch::Contains("locked by another process"));
   CHECK(w->cancel());
 }
@@ -353,8 +353,8 @@ TEST_CASE("a state that is locked is looked at all the same") {
   const auto b = open_in(dir.path(), 50ms);
   const Granted g = take(*b, request("k"));
   const std::int64_t at = b->starts(key("k")).value().now;
-  const Start start{at, at + Duration{1h}.count()};
-  REQUIRE(b->note_start(g.lease, {{}, start}).value() == Noted::yes);
+  const RunStart start{at, at + Duration{1h}.count()};
+  REQUIRE(b->note_start(g.lease, {{}, start}).value() == UpdateResult::yes);
   const Fd locked(::open(state_of(dir.path()).c_str(), O_RDWR | O_CLOEXEC));
   REQUIRE(::flock(locked.get(), LOCK_EX | LOCK_NB) == 0);
   CHECK(b->inspect(key("k")).value()->holders.size() == 1);
@@ -373,8 +373,8 @@ TEST_CASE("the notes of a deleted state and of its successor do not meet") {
         const auto was = b->starts(key("k"));
         if (!was) ::_exit(2);
         const auto noted =
-            b->note_start(g.lease, {was->last, Start{at, at + Duration{1h}.count()}});
-        ::_exit(!noted ? 2 : *noted == Noted::yes ? 0 : 1);
+            b->note_start(g.lease, {was->last, RunStart{at, at + Duration{1h}.count()}});
+        ::_exit(!noted ? 2 : *noted == UpdateResult::yes ? 0 : 1);
       };
     };
     const std::int64_t now = wall_micros();

@@ -68,8 +68,8 @@ TEST_CASE("late: a renewal, a release, a forced release and a note of a start") 
     if (which == 2)
       return s.late->force_release(key("k"), std::nullopt).value() == Released::was_not_held ||
              s.other->check(key("k"), first.token).value() == Validity::stale;
-    const auto noted = s.late->note_start(first, {.was = {}, .is = Start{1, INT64_MAX}});
-    return noted == Noted::not_held;
+    const auto noted = s.late->note_start(first, {.was = {}, .is = RunStart{1, INT64_MAX}});
+    return noted == UpdateResult::not_held;
   });
   REQUIRE(s.proxy.holds_one());
   REQUIRE(s.other->release(first) == Released::yes);  // the same owner, from elsewhere

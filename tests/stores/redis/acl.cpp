@@ -58,8 +58,8 @@ std::string use_all(RedisServer& server) {
     if (!becomes(in_queue, 30s)) throw std::runtime_error("nothing to see");
     must(backend->renew(lease, 10s));
     must(backend->check(k, lease.token));
-    const Start start{5, wall_micros() + 3'600'000'000};
-    if (must(backend->note_start(lease, {{}, start})) != Noted::yes ||
+    const RunStart start{5, wall_micros() + 3'600'000'000};
+    if (must(backend->note_start(lease, {{}, start})) != UpdateResult::yes ||
         must(backend->starts(k)).last != start)
       throw std::runtime_error("starts");
     must(backend->note_start(lease, {start, {}}));

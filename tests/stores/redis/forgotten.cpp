@@ -33,7 +33,7 @@ TEST_CASE("forgotten: in the grace of a server without data no key is said to be
     const Key k = key("k"), other = key("other");
     auto before = open_at(server, recipe);
     const Lease lease = acquire_or_fail(*before, request(k));
-    CHECK(before->inspect(k).value()->unread.empty());
+    CHECK(before->inspect(k).value()->unknown_reason.empty());
     CHECK_FALSE(before->inspect(other).value().has_value());
     server.restart();
 
@@ -43,10 +43,10 @@ TEST_CASE("forgotten: in the grace of a server without data no key is said to be
       REQUIRE(seen.has_value());
       CHECK(seen->key == any.text());
       CHECK(seen->holders.empty());
-      CHECK(seen->unread.find("nothing is granted for") != std::string::npos);
+      CHECK(seen->unknown_reason.find("nothing is granted for") != std::string::npos);
     }
     CHECK(list(*after).value().empty());
-    CHECK(after->health().grants_nothing);
+    CHECK(after->health().in_grace_period);
     unknown(after->force_release(k, std::nullopt));
     unknown(after->force_release(k, lease.token));
     if (after->traits().revokes) unknown(after->revoke(k));
@@ -55,7 +55,7 @@ TEST_CASE("forgotten: in the grace of a server without data no key is said to be
     auto sure = open_at(server, recipe, "?prefix=jobs:&restart_grace=0");
     CHECK_FALSE(sure->inspect(k).value().has_value());
     CHECK(list(*sure).value().empty());
-    CHECK_FALSE(sure->health().grants_nothing);
+    CHECK_FALSE(sure->health().in_grace_period);
     CHECK(sure->force_release(k, std::nullopt) == Released::was_not_held);
     if (sure->traits().revokes) CHECK(sure->revoke(k) == Released::was_not_held);
   }
@@ -72,11 +72,11 @@ TEST_CASE("forgotten: a holder that is found in the grace is shown, asked to sto
     const auto seen = after->inspect(k).value();
     REQUIRE((seen.has_value() && seen->holders.size() == 1));
     CHECK(seen->holders[0].token == lease.token);
-    CHECK_FALSE(seen->unread.empty());  // it says so of others
+    CHECK_FALSE(seen->unknown_reason.empty());  // it says so of others
     const auto all = list(*after).value();
     REQUIRE(all.size() == 1);
     CHECK(all[0].holders.size() == 1);
-    CHECK(after->health().grants_nothing);
+    CHECK(after->health().in_grace_period);
     if (after->traits().revokes) CHECK(after->revoke(k) == Released::yes);
     CHECK(after->force_release(k, lease.token) == Released::yes);
     unknown(after->force_release(k, lease.token));
@@ -91,9 +91,9 @@ TEST_CASE("forgotten: when the grace is over a key without a holder is free") {
   CHECK(backend->force_release(k, lease.token) == Released::yes);
   const auto seen = backend->inspect(k).value();
   REQUIRE(seen.has_value());
-  CHECK(seen->unread.empty());
+  CHECK(seen->unknown_reason.empty());
   CHECK(list(*backend).value().size() == 1);
-  CHECK_FALSE(backend->health().grants_nothing);
+  CHECK_FALSE(backend->health().in_grace_period);
 }
 
 // With the default grace and ttl.
@@ -137,7 +137,7 @@ TEST_CASE("forgotten: who waits in the grace has a place, and the first to come 
         const Progress p = answer_of(*all[i].waiter, 5ms);
         if (!std::holds_alternative<Granted>(p)) continue;
         REQUIRE(i == next);
-        CHECK_FALSE(all[i].backend->health().grants_nothing);
+        CHECK_FALSE(all[i].backend->health().in_grace_period);
         CHECK(std::stoi(info_field(server, "server", "uptime_in_seconds")) >= 30);
         CHECK(all[i].backend->release(std::get<Granted>(p).lease) == Released::yes);
         ++next;
@@ -155,7 +155,7 @@ TEST_CASE("forgotten: a grant whose reply was lost before the restart is no answ
   auto backend = open_redis(server.url());
   const auto p = (*backend->enqueue(r))->poll(0s);
   REQUIRE((p && std::holds_alternative<Waiting>(*p)));
-  CHECK(backend->health().grants_nothing);
+  CHECK(backend->health().in_grace_period);
 }
 
 // A server without AUTH quotes what it was asked, cut by itself.

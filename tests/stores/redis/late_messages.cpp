@@ -96,7 +96,7 @@ TEST_CASE("a message sent for an earlier grant of the same owner affects only th
   REQUIRE(second.token > first.token);
   CHECK(backend->release(first) == Released::was_not_held);
   CHECK(lost(backend->renew(first, 10s)));
-  CHECK(backend->note_start(first, {{}, Start{1, wall_micros() * 2}}) == Noted::not_held);
+  CHECK(backend->note_start(first, {{}, RunStart{1, wall_micros() * 2}}) == UpdateResult::not_held);
   CHECK(backend->force_release(k, first.token) == Released::was_not_held);
   CHECK(backend->check(k, second.token) == Validity::valid);
   Lease by_handle = second;
@@ -116,8 +116,7 @@ TEST_CASE("a late request to stop asks no later holder, and leaves nothing behin
   const Lease second = acquire_or_fail(*holder, request(k, 60s));
   p.proxy.hold(std::string{redis::scripts::revoke.sha});
   // unanswered, so whether it was carried out is unknown
-  REQUIRE_FALSE(
-      call_until([&] { return p.proxy.holds_one(2s); }, [&] { return late->revoke(k); }));
+  REQUIRE_FALSE(call_until([&] { return p.proxy.holds_one(2s); }, [&] { return late->revoke(k); }));
   release_or_fail(*holder, second);
   const Lease third = acquire_or_fail(*holder, request(k, 60s));
   const auto scripts_run = [&] {
@@ -148,9 +147,9 @@ TEST_CASE(
   const auto day = 24h;
   const Lease dated = acquire_or_fail(*backend, request(key("dated")));
   CHECK((days("dated") == 89 || days("dated") == 90));
-  const Start start{1,
-                    wall_micros() + std::chrono::duration_cast<Duration>(200 * day + 1min).count()};
-  REQUIRE(backend->note_start(dated, {{}, start}) == Noted::yes);
+  const RunStart start{
+      1, wall_micros() + std::chrono::duration_cast<Duration>(200 * day + 1min).count()};
+  REQUIRE(backend->note_start(dated, {{}, start}) == UpdateResult::yes);
   CHECK(days("dated") == 200);
   REQUIRE(kept(backend->renew(dated, 10s)));
   release_or_fail(*backend, dated);

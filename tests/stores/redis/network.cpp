@@ -156,7 +156,7 @@ TEST_CASE("a server that does not report its uptime counts as just started") {
   auto backend = open_redis(liar.url(), patient());
   const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
   REQUIRE((p && std::holds_alternative<Waiting>(*p)));
-  CHECK(backend->health().grants_nothing);
+  CHECK(backend->health().in_grace_period);
 }
 
 TEST_CASE("no request is sent before the whole greeting arrived and was good") {

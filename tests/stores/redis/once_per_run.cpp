@@ -33,7 +33,7 @@ struct Runs {
     return status && WIFEXITED(*status) ? WEXITSTATUS(*status) : -1;
   }
   std::string ran() const { return read_file(dir / "runs"); }
-  std::optional<Start> noted() const {
+  std::optional<RunStart> noted() const {
     return open_redis(p.direct())->starts(key("k")).value().last;
   }
 };

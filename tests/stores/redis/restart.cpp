@@ -103,7 +103,7 @@ TEST_CASE("restart: the grace applies to every server, whatever it says of its d
   auto other = open_redis(server.url());
   const auto p = (*other->enqueue(request(key("free"))))->poll(0s);
   REQUIRE((p && std::holds_alternative<Waiting>(*p)));
-  CHECK(other->health().grants_nothing);
+  CHECK(other->health().in_grace_period);
   CHECK(has(std::get<Waiting>(*p).why, "grants resume in"));
   CHECK(has(std::get<Waiting>(*p).why,
             "?restart_grace=0 if this server never forgets (dlock-redis(7))"));
@@ -122,7 +122,7 @@ TEST_CASE("restart: a server that does not report its uptime has just started") 
   auto backend = open_redis(server.url());
   const auto p = (*backend->enqueue(request(key("other"))))->poll(0s);
   REQUIRE((p && std::holds_alternative<Waiting>(*p)));
-  CHECK(backend->health().grants_nothing);
+  CHECK(backend->health().in_grace_period);
 }
 
 TEST_CASE("restart: a holder is told when its server goes away, and that the record is gone") {

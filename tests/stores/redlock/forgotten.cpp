@@ -30,10 +30,10 @@ TEST_CASE("forgotten: a master in its grace has no vote for free") {
     const auto seen = b->inspect(k).value();
     REQUIRE((seen.has_value() && seen->holders.size() == 1));
     CHECK(seen->holders[0].token == lease.token);
-    CHECK(seen->unread.empty());
+    CHECK(seen->unknown_reason.empty());
     CHECK_FALSE(b->inspect(other).value().has_value());  // three say so
     CHECK(list(*b).value().size() == 1);
-    CHECK_FALSE(b->health().grants_nothing);
+    CHECK_FALSE(b->health().in_grace_period);
     CHECK(b->force_release(other, std::nullopt) == Released::was_not_held);
     CHECK(b->revoke(other) == Released::was_not_held);
   }
@@ -42,20 +42,20 @@ TEST_CASE("forgotten: a master in its grace has no vote for free") {
   const auto seen = b->inspect(k).value();
   REQUIRE(seen.has_value());
   CHECK(seen->holders.empty());
-  CHECK(seen->unread.find("nothing is granted for") != std::string::npos);
-  CHECK(seen->unread.find("3 of 5 masters") != std::string::npos);
+  CHECK(seen->unknown_reason.find("nothing is granted for") != std::string::npos);
+  CHECK(seen->unknown_reason.find("3 of 5 masters") != std::string::npos);
   CHECK(seen->fence == 0);  // a newer one may be forgotten
   unknown(b->revoke(k));
   const auto never = b->inspect(other).value();
   REQUIRE(never.has_value());
   CHECK(never->key == "other");
-  CHECK_FALSE(never->unread.empty());
+  CHECK_FALSE(never->unknown_reason.empty());
   unknown(b->revoke(other));
   unknown(b->force_release(other, std::nullopt));
   const auto all = list(*b).value();
   REQUIRE(all.size() == 1);
-  CHECK_FALSE(all[0].unread.empty());
-  CHECK(b->health().grants_nothing);
+  CHECK_FALSE(all[0].unknown_reason.empty());
+  CHECK(b->health().in_grace_period);
 }
 
 TEST_CASE("forgotten: no answer of so many that the others are no majority is no free key either") {
@@ -71,5 +71,5 @@ TEST_CASE("forgotten: no answer of so many that the others are no majority is no
   const auto seen = answered([&] { return b->inspect(k); });  // two may have that, too
   REQUIRE(seen.has_value());
   CHECK(seen->holders.empty());
-  CHECK(seen->unread.find("do not answer") != std::string::npos);
+  CHECK(seen->unknown_reason.find("do not answer") != std::string::npos);
 }

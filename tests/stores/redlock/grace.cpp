@@ -28,7 +28,7 @@ TEST_CASE(
     r.wait = wait;
     auto b = open_redlock(m.url(""), patient());  // all of them have just been started
     const auto p = (*b->enqueue(r))->poll(0s);
-    CHECK(b->health().grants_nothing);
+    CHECK(b->health().in_grace_period);
     if (wait) CHECK((p && std::holds_alternative<Waiting>(*p)));
     else REQUIRE_FALSE(p);
     if (!p) CHECK(p.error().code == Errc::unavailable);

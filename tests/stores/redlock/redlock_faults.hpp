@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include "redis/wire/line.hpp"
+#include "redis/wire/connection.hpp"
 #include "redlock/redlock_backend.hpp"
 #include "redlock_scripts/scripts.hpp"
 #include "support/polling.hpp"

@@ -261,23 +261,23 @@ TEST_CASE("late: a noted start never replaces one that was noted after the readi
   r.owner = Owner::random();
   const Lease other = acquire_or_fail(*b, r);
   const auto start = [&](std::int64_t number) {
-    const Starts s = b->starts(key()).value();
-    return Start{s.now, s.now + 3'600'000'000 + number};
+    const RunStarts s = b->starts(key()).value();
+    return RunStart{s.now, s.now + 3'600'000'000 + number};
   };
   const bool there = GENERATE(false, true);  // then it is changed, else it is created
   CAPTURE(there);
-  std::optional<Start> was;
+  std::optional<RunStart> was;
   if (there) {
     was = start(1);
-    REQUIRE(b->note_start(other, {{}, was}).value() == Noted::yes);
+    REQUIRE(b->note_start(other, {{}, was}).value() == UpdateResult::yes);
   }
-  const Start late = start(2), first = start(3);
+  const RunStart late = start(2), first = start(3);
   proxy.hold(fmt::format("dlock1 {}", late.at));
   auto noted = std::async(std::launch::async, [&] { return a->note_start(mine, {was, late}); });
   REQUIRE(proxy.holds_one());
-  CHECK(b->note_start(other, {was, first}).value() == Noted::yes);
+  CHECK(b->note_start(other, {was, first}).value() == UpdateResult::yes);
   proxy.let_go();
-  CHECK(noted.get().value() == Noted::other_start);
+  CHECK(noted.get().value() == UpdateResult::other_start);
   CHECK(b->starts(key()).value().last == first);
 }
 
@@ -287,15 +287,15 @@ TEST_CASE("late: a noted start whose grant has ended meanwhile changes nothing")
   const auto a = open_zookeeper(fmt::format("zookeeper://127.0.0.1:{}{}", proxy.port(), chroot)),
              b = open_zookeeper(shared_zookeeper().url() + chroot);
   const Lease mine = acquire_or_fail(*a, ask());
-  const Starts s = a->starts(key()).value();
+  const RunStarts s = a->starts(key()).value();
   proxy.hold(fmt::format("dlock1 {}", s.now));
   auto noted = std::async(std::launch::async, [&] {
-    return a->note_start(mine, {{}, Start{s.now, s.now + 3'600'000'000}});
+    return a->note_start(mine, {{}, RunStart{s.now, s.now + 3'600'000'000}});
   });
   REQUIRE(proxy.holds_one());
   CHECK(b->force_release(key(), std::nullopt).value() == Released::yes);
   proxy.let_go();
-  CHECK(noted.get().value() == Noted::not_held);
+  CHECK(noted.get().value() == UpdateResult::not_held);
   CHECK_FALSE(b->starts(key()).value().last);
 }
 
@@ -309,17 +309,17 @@ TEST_CASE("a noted start that was withdrawn does not come back by its version") 
   const Lease mine = acquire_or_fail(*a, r);
   r.owner = Owner::random();
   const Lease other = acquire_or_fail(*b, r);
-  const Starts s = b->starts(key()).value();
-  const Start one{s.now, s.now + 3'600'000'001}, late{s.now + 1, s.now + 3'600'000'002},
+  const RunStarts s = b->starts(key()).value();
+  const RunStart one{s.now, s.now + 3'600'000'001}, late{s.now + 1, s.now + 3'600'000'002},
       next{s.now + 2, s.now + 3'600'000'003};
-  REQUIRE(b->note_start(other, {{}, one}).value() == Noted::yes);
+  REQUIRE(b->note_start(other, {{}, one}).value() == UpdateResult::yes);
   proxy.hold(fmt::format("dlock1 {}", late.at));
   auto noted = std::async(std::launch::async, [&] { return a->note_start(mine, {one, late}); });
   REQUIRE(proxy.holds_one());
-  CHECK(b->note_start(other, {one, {}}).value() == Noted::yes);
-  CHECK(b->note_start(other, {{}, next}).value() == Noted::yes);
+  CHECK(b->note_start(other, {one, {}}).value() == UpdateResult::yes);
+  CHECK(b->note_start(other, {{}, next}).value() == UpdateResult::yes);
   proxy.let_go();
-  CHECK(noted.get().value() == Noted::other_start);
+  CHECK(noted.get().value() == UpdateResult::other_start);
   CHECK(b->starts(key()).value().last == next);
 }
 

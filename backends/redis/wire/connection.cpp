@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/line.hpp"
 #include <fmt/format.h>
 #include <poll.h>
 #include <algorithm>
 #include <utility>
+#include "redis/wire/connection.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::redis {
 
-void Line::dial(Deadline by, Duration greeting) {
+void Connection::dial(Deadline by, Duration greeting) {
   until_ = by;
   own_greeting_ = greeting;
   version_ = shared_.credentials.version();
@@ -17,11 +17,11 @@ void Line::dial(Deadline by, Duration greeting) {
   info_.clear();
   login_.reset();
   connection_ =
-      std::make_unique<Connection>(at_, shared_.credentials.tls(), shared_.options.op_timeout, by);
+      std::make_unique<RespStream>(at_, shared_.credentials.tls(), shared_.options.op_timeout, by);
   state_ = State::dialling;
 }
 
-void Line::close(Error why) {
+void Connection::close(Error why) {
   if (!connection_) return;
   mute_ = state_ == State::greeting && !connection_->received();
   // while dialling, the server may still be told why (a TLS alert)
@@ -32,23 +32,24 @@ void Line::close(Error why) {
   if (std::exchange(state_, State::closed) != State::ready) why_ = why_there();
 }
 
-Error Line::why_there() const {
+Error Connection::why_there() const {
   const std::string name = at_.text();
   if (why_.message.find(name) != std::string::npos) return why_;
   return {why_.code, fmt::format("{}: {}", name, why_.message)};
 }
 
-void Line::send(std::span<const std::string_view> command, Deadline answer_by) {
+void Connection::send(std::span<const std::string_view> command, Deadline answer_by) {
   if (ready()) put(About::request, command, answer_by);
 }
 
-void Line::put(About about, std::span<const std::string_view> command, Deadline due) {
+void Connection::put(About about, std::span<const std::string_view> command, Deadline due) {
   connection_->add(command);
   ++shared_.requests;
   awaited_.push_back({about, due});
 }
 
-void Line::send(const Command& command, Manner manner, Deadline answer_by, std::string_view last) {
+void Connection::send(const Command& command, Manner manner, Deadline answer_by,
+                      std::string_view last) {
   const auto& keys = command.keys;
   const auto* script = command.script;
   std::vector<std::string_view> out;
@@ -67,17 +68,17 @@ void Line::send(const Command& command, Manner manner, Deadline answer_by, std::
   send(out, answer_by);
 }
 
-void Line::push() {
+void Connection::push() {
   if (connection_ && ready()) (void)connection_->push();  // if push() fails, next() fails as well
 }
 
-Deadline Line::poll_until() const noexcept {
+Deadline Connection::poll_until() const noexcept {
   if (!connection_) return no_deadline;
   const Deadline due = awaited_.empty() ? no_deadline : awaited_.front().due;
   return std::min(state_ == State::dialling ? until_ : due, connection_->poll_until());
 }
 
-std::optional<Reply> Line::next(Deadline now) {
+std::optional<Reply> Connection::next(Deadline now) {
   if (closed()) return std::nullopt;
   auto reply = step(now);
   if (reply) return std::move(*reply);
@@ -85,7 +86,7 @@ std::optional<Reply> Line::next(Deadline now) {
   return std::nullopt;
 }
 
-Result<std::optional<Reply>> Line::step(Deadline now) {
+Result<std::optional<Reply>> Connection::step(Deadline now) {
   if (state_ != State::dialling && connection_->leave_silent(now)) {
     awaited_.clear();
     state_ = State::dialling;
@@ -102,7 +103,7 @@ Result<std::optional<Reply>> Line::step(Deadline now) {
       used_ = true;
       return reply;
     }
-    TRY_VOID(understand(about, *reply));
+    TRY_VOID(on_reply(about, *reply));
     if (awaited_.empty() && login_) return fail(std::move(*login_));
     if (awaited_.empty()) {  // later bytes are read when a request asks for them
       facts_.read(info_);
@@ -114,7 +115,7 @@ Result<std::optional<Reply>> Line::step(Deadline now) {
   return std::optional<Reply>{};
 }
 
-Result<void> Line::in_time(Deadline now) const {
+Result<void> Connection::in_time(Deadline now) const {
   if (now < (state_ == State::dialling ? until_ : poll_until())) return {};
   if (state_ == State::dialling && !connection_->dialling())
     return fail(Errc::unavailable,
@@ -125,7 +126,7 @@ Result<void> Line::in_time(Deadline now) const {
               connection_->unsent() ? "the server takes no data" : "no answer in time");
 }
 
-std::optional<Reply> Line::await(Wait wait) {
+std::optional<Reply> Connection::await(Wait wait) {
   bool fresh = connection_ && awaited_.size() == 1 && connection_->unsent();
   push();
   for (;; fresh = false) {
@@ -140,7 +141,7 @@ std::optional<Reply> Line::await(Wait wait) {
 
 // ---- the greeting ------------------------------------------------------------------------------
 
-Result<void> Line::open(Deadline now) {
+Result<void> Connection::open(Deadline now) {
   TRY(done, connection_->step_open(now));
   if (!done) return {};
   until_ = std::max(until_, later(now, own_greeting_));
@@ -149,7 +150,7 @@ Result<void> Line::open(Deadline now) {
   return {};
 }
 
-void Line::greet() {
+void Connection::greet() {
   const Options& o = shared_.options;
   const auto request = [&](About about, std::initializer_list<std::string_view> command) {
     put(about, {command.begin(), command.size()}, until_);
@@ -164,7 +165,7 @@ void Line::greet() {
 }
 
 // Errc::protocol: this is not a reply to the command.
-Result<void> Line::understand(About about, Reply& reply) {
+Result<void> Connection::on_reply(About about, Reply& reply) {
   const Options& o = shared_.options;
   std::string what = about == About::login ? "log in" : "identify the server";
   if (about == About::database) what = fmt::format("select database {}", o.database);
@@ -188,9 +189,9 @@ Result<void> Line::understand(About about, Reply& reply) {
   return {};
 }
 
-bool wait_for_any(std::span<Line* const> lines, Wait wait) {
+bool wait_for_any(std::span<Connection* const> lines, Wait wait) {
   std::vector<pollfd> watched;
-  for (const Line* line : lines) {
+  for (const Connection* line : lines) {
     if (line->closed()) continue;
     watched.push_back({line->poll_fd(), line->poll_events(), 0});
     wait.until = std::min(wait.until, line->poll_until());

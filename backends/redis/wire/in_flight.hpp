@@ -2,16 +2,16 @@
 // Requests to several servers at once, so that a silent server does not delay the others.
 #pragma once
 #include <functional>
-#include "redis/wire/line.hpp"
+#include "redis/wire/connection.hpp"
 
 namespace dlock::redis {
 
 // A request to one server, over a connection that stays open for the next time.
-class Question {
+class InFlight {
  public:
-  Question(Line::Shared shared, const Endpoint& at, Line::Greeting greeting)
+  InFlight(Connection::Shared shared, const Endpoint& at, Connection::Greeting greeting)
       : options_(shared.options), line_(shared, at, greeting) {}
-  virtual ~Question() = default;
+  virtual ~InFlight() = default;
 
   const Endpoint& at() const noexcept { return line_.at(); }
   void begin(Deadline until);
@@ -21,15 +21,15 @@ class Question {
   // An error names the server; a missing answer is an error, too.
   Result<void> outcome() const;
   void end();  // read nothing more from it
-  Line& line() noexcept { return line_; }
+  Connection& line() noexcept { return line_; }
 
  protected:
   virtual Result<void> send() = 0;  // sends the first commands
   // Handles the `n`th reply, counted from 0, and may send more. True: the request is done.
-  virtual Result<bool> understand(std::size_t n, Reply) = 0;
+  virtual Result<bool> on_reply(std::size_t n, Reply) = 0;
 
   const Options& options_;
-  Line line_;
+  Connection line_;
 
  private:
   Result<bool> step(Deadline now);
@@ -42,7 +42,7 @@ class Question {
 
 // Begins one request after the other, whenever one is done or `stagger` has passed. Goes on until
 // `decided` is true (called whenever one is done), all are done, or the wait is over.
-void run_all(const std::vector<Question*>&, Wait, Duration stagger,
+void run_all(const std::vector<InFlight*>&, Wait, Duration stagger,
              const std::function<bool()>& decided);
 
 }  // namespace dlock::redis

@@ -13,7 +13,7 @@ enum class Keeping { dlock, keeper, nobody };
 
 // Fills in everything but what run alone has. Errc::usage: the recipe does not support the request,
 // or the times do not fit together.
-Result<run::Plan> plan_taking(const TakingOptions&, const Store&, Keeping);
+Result<run::Plan> make_plan(const TakingOptions&, const Store&, Keeping);
 
 // Fills in a Plan's job and output.
 run::Plan plan_job(const TakingOptions&, Request);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/taking.hpp"
 #include <fmt/format.h>
 #include <cstdlib>
 #include <optional>
 #include "cli/grant.hpp"
+#include "cli/make_plan.hpp"
 #include "cli/say.hpp"
 #include "core/duration.hpp"
 #include "core/key.hpp"
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 // enqueue() checks this as well. Checked here, the message can name a variable or a file, and
 // nothing has been changed yet.
-Result<void> recipe_can(const TakingOptions& o, const Traits& t, const Request& request) {
+Result<void> check_recipe(const TakingOptions& o, const Traits& t, const Request& request) {
   auto refused = refusal(t, request);
   if (!refused && o.once_per && !t.starts)
     refused = {"once-per", fmt::format("recipe {} of {} has no record of when jobs were started",
@@ -26,15 +26,15 @@ Result<void> recipe_can(const TakingOptions& o, const Traits& t, const Request& 
   if (!refused && o.max_waiters && !t.fifo)
     refused = {"max-waiters", fmt::format("recipe {} of {} has no queue", t.recipe, t.family)};
   if (!refused) return {};
-  return fail(blame(o, refused->option),
-              fmt::format("{}: {}", called(o, refused->option), refused->why));
+  return fail(error_code_of(o, refused->option),
+              fmt::format("{}: {}", display_name(o, refused->option), refused->why));
 }
 
 // Where one session must last for ttl and lock-delay together, a long lock-delay leaves too little
 // of the ttl that can be proven. The message names the longest lock-delay that fits the start rule,
 // to a hundredth of a second.
-Result<void> lock_delay_fits(const TakingOptions& o, const Store& store,
-                             const run::TimingOptions& options) {
+Result<void> check_lock_delay(const TakingOptions& o, const Store& store,
+                              const run::TimingOptions& options) {
   const auto fits = [&](Duration delay) {
     return run::plan_timing(options, store.traits->proven_of(o.ttl, delay, store.url),
                             run::EndsBy::lease)
@@ -47,10 +47,11 @@ Result<void> lock_delay_fits(const TakingOptions& o, const Store& store,
     (fits(middle) ? most : too_long) = middle;
   }
   return fail(
-      blame(o, "lock-delay"),
+      error_code_of(o, "lock-delay"),
       fmt::format("{} {}: too long for --ttl {}, of which a session of both together leaves too "
                   "little; use up to {}, or a longer --ttl{}",
-                  called(o, "lock-delay"), format_duration(o.lock_delay), format_duration(o.ttl),
+                  display_name(o, "lock-delay"), format_duration(o.lock_delay),
+                  format_duration(o.ttl),
                   format_duration(std::chrono::floor<std::chrono::milliseconds>(most)),
                   store.url.item("tick") ? "" : ", or say the servers' tickTime with ?tick="));
 }
@@ -63,10 +64,10 @@ Result<run::Timing> resolve_timing(const TakingOptions& o, const Store& store, K
   // If a lock can outlive its process, a kept lock and the lock of a handle are leases, too.
   const bool leased =
       t.liveness != Liveness::process || (t.detached && (keeping == Keeping::keeper || o.handle));
-  if (detached || leased) TRY_VOID(long_enough(o, store));
+  if (detached || leased) TRY_VOID(check_ttl(o, store));
   const run::TimingOptions options{
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after};
-  if (o.lock_delay > 0us) TRY_VOID(lock_delay_fits(o, store, options));
+  if (o.lock_delay > 0us) TRY_VOID(check_lock_delay(o, store, options));
   auto timing =
       run::plan_timing(options, t.proven_of(o.ttl, o.lock_delay, store.url),
                        !detached && leased ? run::EndsBy::lease : run::EndsBy::descriptor);
@@ -74,7 +75,8 @@ Result<run::Timing> resolve_timing(const TakingOptions& o, const Store& store, K
   // plan_timing names options. If all their values came from the environment, add that.
   std::string flags, variables;
   for (const std::string_view name : {"ttl", "op-timeout", "kill-after"})
-    if (given(o, name)) (given_by_flag(o, name) ? flags : variables) += called(o, name) + ": ";
+    if (given(o, name))
+      (given_by_flag(o, name) ? flags : variables) += display_name(o, name) + ": ";
   if (!flags.empty() || variables.empty()) return timing;
   return fail(Errc::config, variables + timing.error().message);
 }
@@ -88,7 +90,7 @@ run::Plan plan_job(const TakingOptions& o, Request request) {
   return p;
 }
 
-Result<run::Plan> plan_taking(const TakingOptions& o, const Store& store, Keeping keeping) {
+Result<run::Plan> make_plan(const TakingOptions& o, const Store& store, Keeping keeping) {
   TRY(keys, parse_keys(o));
   const bool detached = store.traits->detached;
   Request request{
@@ -103,7 +105,7 @@ Result<run::Plan> plan_taking(const TakingOptions& o, const Store& store, Keepin
   run::identify(request.identity);
   if (keeping == Keeping::nobody) request.identity.kept_by = Identity::KeptBy::nobody;
   if (o.mode == Mode::permit) request.identity.limit = o.limit;
-  TRY_VOID(recipe_can(o, *store.traits, request));
+  TRY_VOID(check_recipe(o, *store.traits, request));
   run::Plan p = plan_job(o, std::move(request));
   if (o.handle) {
     TRY(handle, require_handle(o, store));

@@ -61,7 +61,7 @@ inline std::string millis(Duration d) {
 // time, each with its own deadline. The caller polls it (poll_fd, poll_events, until poll_until)
 // and calls next(). What was sent over a connection that closed may have been carried out, or may
 // still be. Its sender may repeat it if it names an owner under which nothing was released.
-class Line {
+class Connection {
  public:
   // What all connections of one store share; it must outlive them.
   struct Shared {
@@ -73,7 +73,7 @@ class Line {
   // password, and no databases.
   enum class Greeting { full, none };
 
-  Line(Shared shared, Endpoint at, Greeting greeting = Greeting::full)
+  Connection(Shared shared, Endpoint at, Greeting greeting = Greeting::full)
       : shared_(shared), at_(std::move(at)), greeting_(greeting) {}
 
   const Endpoint& at() const noexcept { return at_; }
@@ -132,14 +132,14 @@ class Line {
   Result<void> open(Deadline now);
   void greet();
   void put(About, std::span<const std::string_view> command, Deadline due);
-  Result<void> understand(About, Reply&);
+  Result<void> on_reply(About, Reply&);
   Result<void> in_time(Deadline now) const;
 
   Shared shared_;
   Endpoint at_;
   Greeting greeting_;
   State state_ = State::closed;
-  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<RespStream> connection_;
   Deadline until_{};         // dialling and greeting: then it has failed
   Duration own_greeting_{};  // the least time for the greeting
   unsigned version_ = 0;
@@ -153,6 +153,6 @@ class Line {
 
 // Waits until something happens on one of the connections, or until `until`. Then go on with all
 // that were polled. False: interrupted.
-bool wait_for_any(std::span<Line* const>, Wait);
+bool wait_for_any(std::span<Connection* const>, Wait);
 
 }  // namespace dlock::redis

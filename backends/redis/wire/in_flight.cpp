@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/question.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <utility>
+#include "redis/wire/in_flight.hpp"
 
 namespace dlock::redis {
 
-void Question::begin(Deadline until) {
+void InFlight::begin(Deadline until) {
   until_ = until;
   outcome_.reset();
   replies_.reset();
@@ -17,7 +17,7 @@ void Question::begin(Deadline until) {
   go_on();
 }
 
-void Question::go_on() {
+void InFlight::go_on() {
   while (under_way()) {
     const auto done = step(Clock::now());
     if (done && !*done) return;
@@ -34,7 +34,7 @@ void Question::go_on() {
   }
 }
 
-Result<bool> Question::step(Deadline now) {
+Result<bool> InFlight::step(Deadline now) {
   for (;;) {
     auto reply = line_.next(now);
     if (line_.closed()) return fail(line_.why());
@@ -47,28 +47,28 @@ Result<bool> Question::step(Deadline now) {
     }
     if (!reply && now >= *until_) return fail(Errc::unavailable, "no answer in time");
     if (!reply) return false;
-    TRY(done, understand((*replies_)++, std::move(*reply)));
+    TRY(done, on_reply((*replies_)++, std::move(*reply)));
     if (done) return true;
   }
 }
 
-Result<void> Question::outcome() const {
+Result<void> InFlight::outcome() const {
   if (outcome_) return *outcome_;
   return fail(Errc::unavailable, fmt::format("{}: no answer in time", at().text()));
 }
 
-void Question::end() {
+void InFlight::end() {
   if (under_way()) line_.close({Errc::unavailable, "no answer in time"});
   until_.reset();
 }
 
-void run_all(const std::vector<Question*>& all, Wait wait, Duration stagger,
+void run_all(const std::vector<InFlight*>& all, Wait wait, Duration stagger,
              const std::function<bool()>& decided) {
   std::size_t begun = 0;
   Deadline next_at = Clock::now();
   for (std::ptrdiff_t over = 0;;) {
     const auto now_over = std::count_if(all.begin(), all.begin() + static_cast<long>(begun),
-                                        [](const Question* q) { return q->over(); });
+                                        [](const InFlight* q) { return q->over(); });
     if (std::exchange(over, now_over) != now_over) {
       if (decided()) return;
       next_at = Clock::now();
@@ -79,13 +79,13 @@ void run_all(const std::vector<Question*>& all, Wait wait, Duration stagger,
       next_at = later(Clock::now(), stagger);
       continue;
     }
-    std::vector<Line*> lines;
-    for (Question* q : all)
+    std::vector<Connection*> lines;
+    for (InFlight* q : all)
       if (q->under_way()) lines.push_back(&q->line());
     if ((!more && lines.empty()) || wait.over()) return;
     const Deadline until = more ? std::min(wait.until, next_at) : wait.until;
     if (!wait_for_any(lines, {until, wait.interrupt_fd})) return;
-    for (Question* q : all) q->go_on();
+    for (InFlight* q : all) q->go_on();
   }
 }
 
