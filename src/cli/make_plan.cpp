@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/make_plan.hpp"
 #include <fmt/format.h>
 #include <cstdlib>
 #include <optional>
 #include "cli/grant.hpp"
-#include "cli/make_plan.hpp"
 #include "cli/say.hpp"
 #include "core/duration.hpp"
 #include "core/key.hpp"

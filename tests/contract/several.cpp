@@ -23,7 +23,7 @@ CONTRACT_CASE(
   const auto noticed = [&] {
     const auto p = step(*place, 100ms);
     return std::holds_alternative<Waiting>(p) &&
-           std::get<Waiting>(p).why.find("taken anew") != std::string::npos;
+           std::get<Waiting>(p).why.find("requested again") != std::string::npos;
   };
   REQUIRE(becomes(noticed));
   CHECK(other->release(b.lease).value() == Released::yes);

@@ -3,7 +3,7 @@
 is accepted ends with 69. (Those of no use for a backend: pure/cli/command_line_test.)"""
 import os, shutil, socket, ssl, struct, threading
 import harness
-from harness import write
+from harness import within, write
 
 HERE = "redis://127.0.0.1:1"
 FAR = "zookeeper://nowhere.invalid:1"
@@ -302,16 +302,17 @@ class Credentials(harness.Case):
         self.program("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                      "ec_paramgen_curve:P-256", "-nodes", "-keyout", "own.key", "-out", "own.pem",
                      "-subj", "/CN=db7", "-addext", "subjectAltName=DNS:db7.example")
-        server = TlsServer(self, "own.pem", "own.key")
-        for url in f"rediss://localhost:{server.port}", f"etcds://localhost:{server.port}":
+        for scheme in "rediss", "etcds":
             for words, asked, complete in (
                     (["--tls-ca", "own.pem"], "localhost", False),
                     (["--tls-ca", "own.pem", "--tls-name", "db7.example"], "db7.example", True),
                     (["--tls-name", "db7.example"], "db7.example", False)):
-                with self.subTest(url, words=words):
-                    server.seen.clear()
-                    done = self.dlock("inspect", "--connect-timeout", "2s", "-b", url, *words,
+                with self.subTest(scheme, words=words):
+                    server = TlsServer(self, "own.pem", "own.key")
+                    done = self.dlock("inspect", "--connect-timeout", "2s", "-b",
+                                      f"{scheme}://localhost:{server.port}", *words,
                                       wanted=69 if complete else 77, bound=20)
+                    within("the server has seen it", lambda: server.seen)
                     self.assertEqual({(asked, complete)}, set(server.seen))
                     if not complete:
                         self.assertIn("--tls-ca names the authority", done.err)

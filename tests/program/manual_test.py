@@ -93,7 +93,7 @@ class Manual(harness.Case):
                 done = self.dlock("help", name)
                 self.assertEqual("", done.err)
                 self.assertEqual(formatted(f"{ROOT}/man/dlock-{name}.7", self), done.out)
-                self.assertLine(rf"\.Xr dlock-{name} 7(?: ,)?", page("dlock.1"))
+                self.assertLine(rf"\.(?:It )?Xr dlock-{name} 7(?: ,)?", page("dlock.1"))
         self.refused(64, "unknown command or page 'redsi'; did you mean redis? (dlock --help lists "
                      "the commands)", "help", "redsi")
 

@@ -3,6 +3,7 @@
 #include "postgresql/lease/lease_table.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include "core/text.hpp"
 
 namespace dlock::postgresql {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "redis/wire/connection.hpp"
 #include <fmt/format.h>
 #include <poll.h>
 #include <algorithm>
 #include <utility>
-#include "redis/wire/connection.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::redis {

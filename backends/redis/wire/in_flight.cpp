@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "redis/wire/in_flight.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <utility>
-#include "redis/wire/in_flight.hpp"
 
 namespace dlock::redis {
 
