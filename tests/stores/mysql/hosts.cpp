@@ -52,6 +52,9 @@ TEST_CASE(
   CHECK(p.error().code == Errc::usage);
 }
 
+// A server that is read-only for now is asked again until the time is over.
+const Settings until_refused = quick(2s, 5s);
+
 TEST_CASE("a read-only server grants and renews nothing, whoever asks, and says why") {
   Database db{server()};
   server().sql(
@@ -66,13 +69,13 @@ TEST_CASE("a read-only server grants and renews nothing, whoever asks, and says 
     CAPTURE(recipe, user);
     std::string url = url_of(db.url(), db, recipe);
     url.replace(url.find("root@"), 4, user);
-    const auto a = open_mysql(url, patient(), recipe);
+    const auto a = open_mysql(url, until_refused, recipe);
     // The server may not have noticed yet that the sessions of the row before are gone.
     release_or_fail(*a, granted_within(*waiter(*a, request(key("k"), 30s))));
     std::optional<Lease> held;
     if (std::string_view{user} == "plain") held = acquire_or_fail(*a, request(key("held"), 60s));
     server().sql("SET GLOBAL read_only=1");
-    const auto fresh = open_mysql(url, patient(), recipe);
+    const auto fresh = open_mysql(url, until_refused, recipe);
     const auto p = waiter(*fresh, request(key("k"), 30s))->poll(0us),
                q = waiter(*a, request(key("k"), 30s))->poll(1s);  // over a session from before
     const Result<Renewal> renewed = held ? a->renew(*held, 60s) : Renewal{Lost{}};
@@ -97,7 +100,7 @@ TEST_CASE("a server that becomes read-only grants nothing to those who wait, unt
     for (const bool killed : {false, true}) {  // then the waiter logs in meanwhile
       CAPTURE(recipe, killed);
       const auto a = open_mysql(url_of(db.url(), db, recipe), patient(), recipe),
-                 b = open_mysql(url_of(db.url(), db, recipe), patient(), recipe);
+                 b = open_mysql(url_of(db.url(), db, recipe), until_refused, recipe);
       const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
       auto w = waiter(*b, request(key("k"), 60s));
       CHECK(waits(*w, 300ms));
