@@ -149,10 +149,10 @@ Result<std::size_t> SqlLeaseTable::force_release(SqlSession& c, const std::strin
   }
 }
 
-// The mark is the newest token of the holders that were asked, and names the version that it was
-// decided on, as every other change does: when it is executed late, it writes nothing. Tokens only
-// rise, so a mark that is left asks no later grant. The version stays: nothing that others have
-// decided depends on the mark.
+// The mark is the newest token of the holders that are asked to stop. Its statement names the
+// version that was read, as every other change does, so it writes nothing if it is executed late.
+// Tokens only rise, so a mark that is left in the row asks no later holder. The version stays the
+// same, since nothing that others have decided depends on the mark.
 Result<bool> SqlLeaseTable::revoke(SqlSession& c, const std::string& name, FencingToken& newest,
                                    Deadline until) {
   for (unsigned conflicts = 0;;) {
@@ -222,7 +222,7 @@ Result<void> SqlLeaseTable::add_waiters(SqlSession& c, const Attempt& a, const S
   return {};
 }
 
-// On Galera each node has its own clock, so foreign leases end later.
+// On Galera each node has its own clock, so leases of others are taken to end later, by the skew.
 void SqlLeaseTable::prolong(Row& row, const Owner& me) const {
   for (auto& h : row.state.holders)
     if (h.owner != me) h.deadline = after(h.deadline, setup_.skew);
@@ -248,9 +248,9 @@ SqlWakeTarget SqlLeaseTable::target(const Row& row, const LockState::Acquisition
 // Lets the contender pass waiters that do not claim a free key, and returns the ticket of the last
 // waiter that was passed; 0: none. A waiter whose process is stopped keeps its session. If there
 // has been room long enough for all waiters ahead to claim it, they lose their turn. Room means:
-// none of them has to wait for a holder, and neither do we; "no conflict for me" would let readers
-// pass a writer. Until the next grant the room only grows, so it counts from when it was seen
-// first, although holders renew. A contender that does not queue comes behind all that do.
+// neither we nor any of them have to wait for a holder. If only our own conflicts counted, readers
+// would pass a writer. Until the next grant the room only grows, even while holders renew, so it
+// counts from when it was first seen. A contender that does not queue comes after all that do.
 Result<std::uint64_t> SqlLeaseTable::pass_the_stopped(SqlSession& c, Attempt& a, Row& row,
                                                       Deadline until) {
   const auto& waiters = row.state.waiters;
@@ -286,7 +286,7 @@ Result<bool> SqlLeaseTable::cancel(SqlSession& c, const std::string& name, const
                                    int waiting, Deadline until) {
   const auto left =
       c.ask("leave the queue", statements().leave, {name, me.hex(), std::int64_t{waiting}}, until);
-  // a row that cannot be deleted keeps no grant
+  // also if the row in the queue could not be deleted: no grant may stay
   const auto held = release(c, name, me, nullptr, until);
   if (!left) return fail(left.error());
   if (!held) return fail(held.error());

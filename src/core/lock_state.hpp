@@ -32,7 +32,8 @@ struct LockState {
     Micros ttl = never;         // never: attached; ends only by release, vanish or force_release
     Micros delay = 0;           // lock-delay
     Micros patience = never;    // a waiter that sends nothing for this long is dropped
-    // The token is at least this. A clock supplies it, so that tokens rise even after a lost state.
+    // The new token is at least this. A clock supplies the value, so that tokens rise even if the
+    // state was lost.
     FencingToken token_floor = 0;
     bool wait = true;
     std::string meta;  // Identity::encode(); not read here

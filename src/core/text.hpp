@@ -24,7 +24,8 @@ inline std::string_view next_until(std::string_view& rest, std::string_view stop
   return head;
 }
 
-// Removes the text before the first `separator`, or all of it, and the separator; returns the text.
+// Removes the text before the first `separator`, and the separator, from `rest`; if there is no
+// separator, all of `rest`. Returns the text without the separator.
 inline std::string_view next_part(std::string_view& rest, char separator) noexcept {
   const std::string_view word = rest.substr(0, rest.find(separator));
   rest.remove_prefix(word.size() < rest.size() ? word.size() + 1 : rest.size());

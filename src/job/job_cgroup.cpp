@@ -19,8 +19,8 @@
 namespace dlock::run {
 namespace {
 
-// Returns the directory of our own cgroup v2, or nothing. Knows both usual mount points: unified,
-// and beside v1 hierarchies.
+// Returns the directory of our own cgroup v2, or nothing. Knows both usual mount points: that of
+// cgroup v2 alone, and that of cgroup v2 beside v1 hierarchies.
 std::string own_cgroup() {
   const char* mount = nullptr;
   for (const char* at : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
@@ -117,13 +117,12 @@ void JobCgroup::kill() const {
 }
 
 // A member that forks while it is moved leaves a child here. So the list is read until it is empty,
-// or until no member in it can be moved. Members of cgroups below ours, the jobs of runs inside,
-// stay there, and their guards can still kill them.
+// or until no member in it can be moved. Members of cgroups below this one, the jobs of nested
+// runs, stay there, and their guards can still kill them.
 //
-// 1. This reads the list.  2. A member that is no child of the guard ends and is reaped.  3. A
-//    process
-//    outside the job gets its pid: this function moves that process to the cgroup around ours, and
-//    does not kill it. The kernel reuses a pid only after all others.
+// 1. This function reads the list.  2. A member that is no child of the guard ends and is reaped.
+// 3. A process outside the job gets its pid: this function moves that process to the cgroup around
+//    this one, and does not kill it. The kernel reuses a pid only after all others.
 void JobCgroup::move_members_out(Deadline until) const {
   const Fd around(
       ::open((path_.substr(0, path_.rfind('/')) + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));

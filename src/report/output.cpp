@@ -120,7 +120,7 @@ std::string Output::held_line(const std::optional<HolderView>& holder,
   const std::string stranger =
       who.pid > 0 ? fmt::format("process {}, which is not dlock's", who.pid) : "another program";
   std::string line = fmt::format("{} is held by {}", key(), nameless ? stranger : who.text());
-  // For a lease only the time of its request is known.
+  // Where the store does not record the grant, only the time of the request is known.
   const Duration age = holder->held.value_or(Duration(wall_micros() - who.since));
   if ((holder->held || who.since > 0) && age >= Duration{}) line += " for " + format_duration(age);
   if (!who.reason.empty()) line += fmt::format(": {}", printable(who.reason));

@@ -43,7 +43,8 @@ class Output {
   void inform(std::string_view line);
   void warn(std::string_view line);
   void error(std::string_view line);
-  // Prints an error before anything began, waits until it is written, and returns how to end.
+  // For an error before anything began: prints it, waits until it is written, and returns the
+  // outcome with its exit status.
   Outcome give_up(const Error&);
   void raw(std::string text);  // to stderr, unchanged: the waiting line on a terminal
 
@@ -60,7 +61,8 @@ class Output {
 
   // "nightly was started 3m ago (--once-per hour)"; empty in the same cases.
   std::string started_line(Duration ago) const;
-  // The same for a start in the future. corrected: the record was set to now.
+  // The same for a recorded start that is in the future. corrected: the record now has the present
+  // time.
   enum class Record { as_it_was, corrected };
   std::string started_ahead_line(Duration ahead, Record) const;
 

@@ -26,8 +26,8 @@ struct HolderView {
   // Why Backend::force_release cannot remove it, and what ends it, for people; empty: it can.
   std::string stays_because{};
   Identity who;
-  // Lease and lock-delay are over, or a process without lock-delay is gone. Nothing holds the key
-  // any more, but the store has not removed the record yet.
+  // Lease and lock-delay are over, or the holder was a process without lock-delay, and is gone.
+  // Nothing holds the key any more, but the store has not removed the record yet.
   bool ended() const noexcept { return remaining && *remaining <= Duration{}; }
 };
 struct WaiterView {
@@ -45,7 +45,8 @@ struct KeyView {
   // Not empty: says why there may be holders that are not in `holders`. Then an empty list does not
   // mean that the key is free.
   std::string unknown_reason{};
-  // With Traits::keeps_last_run: the last run, by the newest token that was released.
+  // The last run: the run with the newest token among those that have released. Only with
+  // Traits::keeps_last_run.
   std::optional<LastRun> last_run{};
   // The newest recorded start (Backend::note_start), by the store's clock, while the store keeps
   // it.

@@ -107,7 +107,7 @@ Result<bool> Tls::handshake(std::string_view wire, std::string& out) {
   feed(wire);
   ERR_clear_error();
   const int result = SSL_do_handshake(ssl_.get());
-  drain(out);  // the alert with the reason for the server, too
+  drain(out);  // after a failure, too: the alert gives the server the reason
   if (result == 1) return true;
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return false;
   const long verdict = SSL_get_verify_result(ssl_.get());

@@ -18,8 +18,8 @@ std::string from_base64(std::string_view text);  // empty: not base64
 // The end of the range of all keys that begin with the prefix.
 std::string end_of_prefix(std::string prefix);
 
-// A member of an object; null, text or number: the object has none of that kind. etcd omits zeros,
-// and writes 64-bit numbers as text.
+// Return a member of an object, or null, "" or 0 if the object has none of that type. etcd omits
+// zeros, and writes 64-bit numbers as text.
 const Json& member(const Json& object, const char* name);
 std::string text_of(const Json& object, const char* name);
 std::int64_t number_of(const Json& object, const char* name);
@@ -37,9 +37,9 @@ Json created(const std::string& key, std::int64_t revision);  // 0: the key does
 Json leased(const std::string& key, std::int64_t lease);
 Json modified(const std::string& key, std::int64_t revision);
 Json none_below(const std::string& prefix);
-// nothing below it was written after `since`
+// no key below the prefix was written after revision `since`
 Json untouched_below(const std::string& prefix, std::int64_t since);
-// `result`: "GREATER" or "LESS". False if the key does not exist.
+// `result`: "GREATER" or "LESS". The condition is false if the key does not exist.
 Json value(const std::string& key, const char* result, const std::string& than);
 
 // Operations.
@@ -49,8 +49,8 @@ Json put_value(const std::string& key, const std::string& value);  // keeps the 
 Json put_lease(const std::string& key, std::int64_t lease);        // its value stays
 Json remove(const std::string& key);
 Json remove_below(const std::string& prefix);
-// Lists what is below the prefix, in order of creation: only keys created before the revision (0:
-// all); `newest`: only the last of them.
+// Lists the keys below the prefix in order of creation. `before`: only keys that were created
+// before this revision; 0: all. `newest_alone`: only the newest of these keys.
 Json list(const std::string& prefix, std::int64_t before = 0, bool newest_alone = false);
 Json list_names(const std::string& prefix);
 
@@ -61,7 +61,7 @@ Json nested(Json transaction);
 
 struct TxnAnswer {
   bool succeeded = false;
-  bool lease_missing = false;  // refused, nothing was done: the lease that it names has ended
+  bool lease_missing = false;  // nothing was done: the lease that the call names has ended
   bool unclear = false;        // an earlier try of this call was not answered
   std::int64_t revision = 0;
   std::vector<KeyValues> ranges;  // one per operation; empty unless the operation is a get or list

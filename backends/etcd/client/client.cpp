@@ -82,10 +82,11 @@ Result<std::unique_ptr<Http>> Client::dial(Deadline until, Deadline heard_by) {
   }
 }
 
-// Tries one endpoint after the other. At first, each has a moment to send something, so that a
-// silent endpoint leaves time even in a short wait; then each has its share of the time. An
-// endpoint that TLS refuses is passed over like one that is down, because it may come back. A wrong
-// password is wrong everywhere.
+// Tries one endpoint after the other; several of them twice. In the first round an endpoint that
+// sends nothing for a moment is passed over, so that it leaves time for the others even in a short
+// wait. In the second round each has its whole share of the time. An endpoint that TLS refuses is
+// passed over like one that is down, because it may come back. A wrong password is wrong
+// everywhere.
 Result<void> Client::connect(std::string_view what, Deadline until) {
   const std::size_t all = options_.endpoints.size(), most = all > 1 ? 2 * all : 1;
   Error last{Errc::unavailable, "no time was left to connect"};

@@ -7,22 +7,22 @@
 
 namespace dlock::etcd {
 
-// One contender. In one transaction it creates its key and lists those before it. If it may not
-// hold, it watches the one key that decides about it, and looks again when that key changes. Every
-// ttl/3 it keeps its place alive and looks, whatever the watch reports.
+// One contender. In one transaction it creates its key and lists the keys before it. If it must
+// wait, it watches the one key that decides about it, and reads the queue again when that key
+// changes. Every ttl/3 it keeps its place alive and reads the queue, whatever the watch reports.
 //
 // Interleavings:
 // 1. The enqueue got no reply. The next step looks for the key: if it is there, it is ours. If not,
 //    the lease that the enqueue names is revoked first, so that a late enqueue is refused; then the
 //    key is made under another lease.
-// 2. The predecessor goes between the list and the watch: the watch begins after the list's
-//    revision, so it reports that.
+// 2. The predecessor's key goes after this contender has listed the keys, and before its watch is
+//    set: the watch begins after the revision of the list, so it reports that.
 // 3. The place is gone (its lease has ended, or an operator removed it): the waiter gets a new one
 //    at the end.
 // 4. Two permits see the same free slot. The claim names the revision of its list, so the second
-//    claim is refused, and looks again.
-// 5. One owner on two connections has one key. Each connection proves with a lease of its own, to
-//    which it moves the key, and compares the lease that it has seen there.
+//    claim is refused, and its waiter reads the queue again.
+// 5. One owner on two connections has one key. As proof each connection moves the key to a lease of
+//    its own, if the key still has the lease that this connection saw last.
 class QueueWaiter final : public Waiter {
  public:
   QueueWaiter(QueueBackend& backend, Request request)
@@ -34,7 +34,7 @@ class QueueWaiter final : public Waiter {
   Result<void> cancel() override;
 
  private:
-  enum class Scope { all, newest };              // of those before us
+  enum class Scope { all, newest };              // of the keys before ours
   using Step = Result<std::optional<Progress>>;  // nullopt: go on
   static Step go_on() { return std::optional<Progress>{}; }
 
@@ -57,20 +57,20 @@ class QueueWaiter final : public Waiter {
   const Request request_;
   const std::string prefix_, key_;
   std::int64_t revision_ = 0;   // of our key's creation; 0: it is not there, as far as we know
-  NewLease lease_;              // the newest of ours that our key is known to have had
-  bool lasts_ = false;          // it lasts for the lock-delay, too
-  std::int64_t attached_ = 0;   // that it was last seen with
-  NewLease unanswered_;         // of an enqueue without an answer
+  NewLease lease_;              // our newest lease that our key is known to have had
+  bool lasts_ = false;          // lease_ lasts for the lock-delay, too
+  std::int64_t attached_ = 0;   // the lease that our key was last seen with
+  NewLease unanswered_;         // the lease of an enqueue without an answer
   std::int64_t last_read_ = 0;  // revision of the last list
-  Contenders before_;           // then
-  unsigned free_slot_ = 0;      // then
+  Contenders before_;           // in the last list
+  unsigned free_slot_ = 0;      // in the last list
   Record record_;
   Verdict verdict_{Verdict::What::run};
   std::optional<Watch> watch_;
   std::string watched_;
   Deadline watched_from_{};
-  Deadline touch_{};    // when the place is kept alive, and looked at, next
-  Deadline sent_at_{};  // of the newest list in this poll
+  Deadline touch_{};    // when the place is kept alive and the queue is read next
+  Deadline sent_at_{};  // when the newest list in this poll was requested
   std::size_t ahead_ = 0;
   std::optional<HolderView> holder_;
   bool granted_ = false, read_again_ = false;

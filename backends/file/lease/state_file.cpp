@@ -134,7 +134,7 @@ Result<bool> StateFile::open_once(Make make, bool& vanished) {
   return true;
 }
 
-// Whether the path leads to the open file: a lock on a deleted or replaced file does not exclude.
+// Whether the path leads to the open file: a lock on a deleted or replaced file excludes nobody.
 Result<bool> StateFile::in_place() const {
   auto dir = where_.leads_to(name_, dir_stat_);
   if (!dir || !*dir) return dir;
@@ -216,7 +216,7 @@ std::optional<KeyRecord> StateFile::decoded() {
 }
 
 // Content that is not as it was written is an error, unless it comes from a crash of the machine. A
-// slot that names this boot was written in it, however the wall clock has been set since.
+// slot that names this boot was written during it, however the wall clock has been set since.
 Result<void> StateFile::tolerate_damage() const {
   struct stat st {};
   if (::fstat(file_.get(), &st)) return fail_errno("read", path_, errno);
@@ -320,7 +320,7 @@ Result<void> StateFile::commit(const KeyRecord& record) {
   if (buffer_.size() > static_cast<std::size_t>(slot_size) || next.tail.end > tail_size)
     return fail(Errc::unavailable,
                 fmt::format("{}: too many waiters for this key", printable(path_)));
-  // the space for a waiter that joins after the tail was reserved before
+  // space for a waiter that joins behind the tail is reserved already
   if (seq_ == 0 || (joined && !record.joins)) TRY_VOID(reserve(record, !next.tail.empty()));
   TRY_VOID(write_tail(next));
   const ssize_t n = pwrite_all(file_.get(), buffer_, offset(seq_ + 1));

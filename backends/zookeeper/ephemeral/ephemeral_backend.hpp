@@ -29,8 +29,8 @@ class EphemeralBackend final : public SessionBackend {
   Result<std::vector<Contender>> read(const std::string& path);  // at most one contender
 };
 
-// Interleaving: a create got no reply. The next poll finds the node in the way; it is of our own
-// session and has our record. So it is the lost grant, which counts from a renewal then.
+// Interleaving: a create got no reply. The next poll finds a node in the way that belongs to our
+// own session and has our record. So the create succeeded; its lease counts from the next renewal.
 class EphemeralWaiter final : public SessionWaiter {
  public:
   EphemeralWaiter(EphemeralBackend& backend, Request request, std::string path)

@@ -22,8 +22,8 @@ constexpr Verbs taking = run | acquire, jobs = run | fence,
 
 enum class Group : std::uint8_t { common, subject, taking, job, result };
 
-// Options of one choice exclude each other: one of them on the command line overrides the variables
-// of all.
+// Options of one choice exclude each other: if one of them is on the command line, it overrides the
+// variables of all of them.
 enum class Choice : std::uint8_t { none, waiting, mode, verbosity, format, length };
 
 struct Option {
@@ -50,8 +50,8 @@ inline bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)
 // commands, each name once.
 bool reads(const Option&, Verb) noexcept;
 
-// CLI11 compares each row with all rows before it, so it gets only rows that the words may mean. A
-// test gives it all rows, to show that no name occurs twice.
+// CLI11 compares each row with all rows before it, so it gets only the rows that the command line
+// may name. A test gives it all rows, to show that no name occurs twice.
 enum class Rows { named, all };
 
 // Reads the options before the first `--` with CLI11 and, for run and fence, the command after it.

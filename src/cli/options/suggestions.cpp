@@ -57,8 +57,8 @@ std::string_view called_here(std::string_view typed, Verb verb) {
   return {};
 }
 
-// Two rows of one name are one option if both or neither take a value: --wait of run and of release
-// are one, --hold of acquire and --hold=D of bench are two.
+// Two rows with the same name are one option if both take a value, or neither does. So --wait of
+// run and --wait of release are one option; --hold of acquire and --hold=D of bench are two.
 bool has_value(const Option& o) noexcept { return o.argument != nullptr; }
 
 Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::string_view hint) {
