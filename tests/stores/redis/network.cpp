@@ -139,7 +139,7 @@ TEST_CASE(
                                      bulk("0") + ":1\r\n" + bulk("") + bulk("")}) {
     CAPTURE(lie);
     const Liar liar(greeting + lie);
-    auto backend = open_redis(liar.url(), patient());
+    auto backend = open_redis(liar.url(), quick(2s, 2s));
     Request once = request(key("k"));
     once.wait = false;
     const auto p = (*backend->enqueue(once))->poll(0s);
@@ -153,7 +153,7 @@ TEST_CASE("a server that does not report its uptime counts as just started") {
   const Liar liar(bulk("redis_version:7.0.0\r\nrun_id:a\r\n") + bulk("role:master\r\n") +
                   bulk("maxmemory:0\r\n") +  // and a place in its queue
                   "*6\r\n" + bulk("waiting") + ":1\r\n:0\r\n:0\r\n:0\r\n" + bulk(""));
-  auto backend = open_redis(liar.url(), patient());
+  auto backend = open_redis(liar.url(), quick(2s, 2s));
   const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
   REQUIRE((p && std::holds_alternative<Waiting>(*p)));
   CHECK(backend->health().in_grace_period);
