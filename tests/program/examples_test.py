@@ -303,7 +303,7 @@ class Examples(harness.Case):
             self.assertNotEqual("", done.out)
         held = self.hold_by_job("fresh")
         view = json.loads(not_run("dlock-inspect.1", "its fields are compared",
-                                  '{"key": "nightly"', ' "complete": true}'))
+                                  '{"key":"nightly"', ' "complete":true}'))
         self.assertEqual(fields(view), fields(self.dlock("inspect", "-J", "fresh").json))
         listed = self.dlock("inspect", "-J").json
         self.assertEqual({"keys", "backend", "complete"}, set(listed))
