@@ -164,6 +164,7 @@ Result<TimedReply> Client::call(const Command& command) {
   // once.
   if (!first_answer_by_) first_answer_by_ = later(Clock::now(), options_.connect_timeout);
   const bool too_late = Clock::now() >= *first_answer_by_;
+  std::optional<Error> before;
   for (unsigned n = 0;; ++n) {
     const Deadline connect_by =
         ever_connected_ ? by
@@ -180,9 +181,13 @@ Result<TimedReply> Client::call(const Command& command) {
     const Deadline next = Clock::now() + (at_once ? Duration{} : pause_before(n));
     if (exchange.again() == Exchange::Again::never || next >= by ||
         (!ever_connected_ && next >= *first_answer_by_)) {
+      // A last try that had no time left knows less than the one before it.
+      if (before && !ever_connected_ && Clock::now() >= connect_by)
+        answer.error() = std::move(*before);
       if (unknown && retryable(answer.error().code)) answer.error().code = Errc::timed_out;
       return answer;
     }
+    before = std::move(answer.error());
     wait_for(-1, 0, {next});
   }
 }

@@ -3,6 +3,7 @@
 // URLs without items.
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <atomic>
 #include <filesystem>
 #include <thread>
 #include "faults.hpp"
@@ -110,18 +111,22 @@ TEST_CASE(
   REQUIRE(::listen(listener.get(), 64) == 0);
   REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0);
   const std::string at = fmt::format("127.0.0.1:{}", ntohs(a.sin_port));
+  std::atomic<bool> silent = false;
   std::thread speaks{[&] {  // as sshd does
     constexpr std::string_view banner = "SSH-2.0-OpenSSH_9.2\r\n";
     for (;;) {
       const Fd peer{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
       if (!peer) return;
-      (void)::send(peer.get(), banner.data(), banner.size(), MSG_NOSIGNAL);
+      // The last try of each run has no answer: it ends when its time does.
+      if (!silent.exchange(true))
+        (void)::send(peer.get(), banner.data(), banner.size(), MSG_NOSIGNAL);
       char sink[512];
       while (::recv(peer.get(), sink, sizeof sink, 0) > 0) {}
     }
   }};
   for (const char* recipe : {"fair", "set"})
     CHECK(one_of_five([&] {
+      silent = false;
       const double began = boot_now();
       const Ran ran = dlock_with({"run", "-b", "redis://" + at, "--recipe", recipe,
                                   "--connect-timeout", "6s", "--key", "k", "--", "true"});
