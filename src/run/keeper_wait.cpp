@@ -178,8 +178,8 @@ void Keeper::acquire() {
   if (over_) return;
   const Deadline began = Clock::now();
   Duration retry = first_retry;
-  std::optional<Waiting> last;      // since the last error
-  bool has_reported_error = false;  // why there was no answer
+  std::optional<Waiting> last;  // since the last error
+  std::string why;              // the last report of an error
 
   for (bool tried = false;; tried = true) {
     const Duration left = until(wait_.until());
@@ -200,17 +200,20 @@ void Keeper::acquire() {
     if (!inspects) read_health();
     if (!answer) {
       const Error& e = answer.error();
-      const bool too_long = !plan_.wait && Clock::now() >= wait_.retried_until();
-      if (!retryable(e.code) || plan_.one_try() || too_long) return give_up_wait(e);
+      if (!retryable(e.code) || plan_.one_try()) return give_up_wait(e);
+      // A last try that had no time left knows less than the one before it.
+      if (!plan_.wait && Clock::now() >= wait_.retried_until())
+        return give_up_wait({e.code, why.empty() ? e.message : why});
       wait_.mark_unreachable();
       // An earlier reply does not count while the store fails. But an error after the end of the
       // wait, on a machine that was suspended, does not count either: dlock asks once more as it
       // leaves.
       if (until(wait_.until()) > 0us) last.reset();
       // A request to leave may have interrupted this exchange: an earlier error explains more.
-      if (!requested() || !has_reported_error)
-        report(event::NoAnswer{.reached = false, .why = e.message});
-      has_reported_error = true;
+      if (!requested() || why.empty()) {
+        why = e.message;
+        report(event::NoAnswer{.reached = false, .why = why});
+      }
       nap(std::min(jitter(retry), std::max<Duration>(until(wait_.retried_until()), 0us)));
       retry = std::min(retry * 2, last_retry);
       continue;

@@ -247,7 +247,9 @@ TEST_CASE("what brings no answer does not end a wait as busy, if the store does 
             silent) != silent);
 }
 
-TEST_CASE("no pause is longer than a store is tried that was never reached") {
+TEST_CASE(
+    "a store that was never reached: no pause is longer than it is tried, and what the last try, "
+    "without any time, did not see does not hide the reason") {
   struct Tries {
     const Deadline began = Clock::now();
     int made = 0;
@@ -262,12 +264,16 @@ TEST_CASE("no pause is longer than a store is tried that was never reached") {
                            tries.pause = Clock::now();
                          }
                          if (tries.made == 7) tries.paused = Clock::now() - tries.pause;
-                         return fail(Errc::unavailable, "Connection refused");
+                         return fail(Errc::unavailable,
+                                     tries.made == 7 ? "no answer in time" : "Connection refused");
                        }));
   plan.connect_timeout = 1h;
   auto& keeper = keeper_of(plan);
   keeper.start();
-  REQUIRE(reports<run::event::WaitEnded>(keeper));
+  CHECK(first_answer(keeper, [](const auto& r) -> std::optional<bool> {
+          const auto* ended = std::get_if<run::event::WaitEnded>(&r);
+          return ended ? std::optional{ended->message == "Connection refused"} : std::nullopt;
+        }) == true);
   CHECK(tries.made == 7);
   CHECK(tries.paused < 800ms);
 }

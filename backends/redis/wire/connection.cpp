@@ -29,7 +29,9 @@ void Connection::close(Error why) {
   connection_.reset();
   awaited_.clear();
   why_ = std::move(why);
-  if (std::exchange(state_, State::closed) != State::ready) why_ = why_there();
+  if (std::exchange(state_, State::closed) == State::ready) return;
+  why_ = why_there();
+  if (why_.code == Errc::protocol) why_.code = Errc::unavailable;  // nothing was requested yet
 }
 
 Error Connection::why_there() const {

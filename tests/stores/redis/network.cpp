@@ -207,7 +207,7 @@ TEST_CASE("a server that does not speak Redis is refused, and never gets a reque
   for (const std::string& said :
        {std::string{"HTTP/1.1 400 Bad Request\r\n\r\n"},
         "$1000000000\r\n" + std::string(3 << 20, 'x'), std::string{"*1000000000\r\n"}})
-    CHECK(first_poll(Liar{said}.url(), patient()).code == Errc::protocol);
+    CHECK(first_poll(Liar{said}.url(), patient()).code == Errc::unavailable);
   const Error lie = first_poll(Liar{"-ERR \x1b[2Jgone\r\n-ERR x\r\n"}.url());
   CHECK(lie.message.find('\x1b') == std::string::npos);
   CHECK(first_poll(Liar{"-DENIED Redis is running in protected mode\r\n"}.url(), patient()).code ==
