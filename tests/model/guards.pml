@@ -108,7 +108,7 @@ bool looked[2]; /* D1, G1: at who has connected */
 
 /* NOT COVERED in dlock-backends(7): a dlock and its own guard are both killed. */
 #define outer_excepted (faulty[D1] && faulty[G1])
-/* dlock-run(1), Nested runs: a stopped dlock that was passed over does not hold the inner lock. */
+/* dlock-jobs(7), NESTED RUNS: a stopped dlock that was passed over does not hold the inner lock. */
 #define passed_excepted (passed_over && faulty[G1])
 #ifdef SPARES
 #define inner_excepted (outer_excepted || (faulty[G2] && life[D2] != RUNS))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ssh HOST dlock run` and `sudo dlock run`, as dlock-run(1) describes them. Each ssh starts an
+"""`ssh HOST dlock run` and `sudo dlock run`, as dlock-jobs(7) describes them. Each ssh starts an
 sshd of its own behind its pipes."""
 import os, shlex, shutil, signal, subprocess, tempfile
 import harness
