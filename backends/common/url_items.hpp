@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include "store/factory.hpp"
 
 namespace dlock {
@@ -68,6 +69,17 @@ Result<void> can_list(std::string_view prefix);
 
 // At most 64 letters, digits, _ and $: needs no escapes between backquotes in SQL.
 bool is_identifier(std::string_view) noexcept;
+
+// An Opener that gives `open` a copy of the options, with the time limit and the descriptor in it.
+template <class Options, class Open>
+Opener opener(Options options, Open open) {
+  return [options = std::move(options), open](Duration op_timeout, int interrupt_fd) {
+    Options own = options;
+    own.op_timeout = op_timeout;
+    own.interrupt_fd = interrupt_fd;
+    return open(std::move(own));
+  };
+}
 
 // Checks the items of a URL by their rows, keeps the first error, and reads the values. All four
 // arguments must outlive it.

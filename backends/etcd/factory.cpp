@@ -14,16 +14,12 @@ Access access(const Url& url) {
   return a;
 }
 
-Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
+Result<Opener> prepare(const Url& url, const Traits& traits, const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));
   if (options.tls) TRY_VOID(TlsContext::create(*options.tls));
-  return {};
-}
-
-Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
-                                      const Settings& settings) {
-  TRY(options, parse_options(url, traits, settings));
-  return std::make_unique<QueueBackend>(traits, std::move(options));
+  return opener(std::move(options), [&traits](Options o) {
+    return Result<std::unique_ptr<Backend>>{std::make_unique<QueueBackend>(traits, std::move(o))};
+  });
 }
 
 std::vector<std::string> libraries() { return {http_library()}; }

@@ -41,8 +41,7 @@ inline constexpr std::array<Traits, 2> recipes{{
      .revokes = true},
 }};
 
-Result<void> check(const Url&, const Traits&, const Settings&);
-Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<Opener> prepare(const Url&, const Traits&, const Settings&);
 Access access(const Url&);
 std::vector<std::string> libraries();
 
@@ -50,8 +49,7 @@ inline constexpr BackendFactory factory{.family = "etcd",
                                         .schemes = schemes,
                                         .recipes = recipes,
                                         .items = items,
-                                        .check = check,
-                                        .open = open,
+                                        .prepare = prepare,
                                         .libraries = libraries,
                                         .access = access};
 

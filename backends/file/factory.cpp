@@ -34,7 +34,7 @@ Result<std::string> absolute(const std::string& path) {
 }
 
 // A URL, and the prefix of names in the form in which it is used.
-struct Parsed {
+struct Parsed : Settings {
   Directory directory;
   std::string prefix;
   bool flock;
@@ -67,10 +67,10 @@ Result<Parsed> parse(const Url& url, const Traits& traits, const Settings& setti
     return refuse("a prefix of recipe flock has no '/'");
   TRY(path, url.path.empty() ? default_directory() : absolute(url.path));
   if (flock)
-    return Parsed{Directory(std::move(path), ".dlock", Directory::Make::nothing, netfs),
+    return Parsed{settings, Directory(std::move(path), ".dlock", Directory::Make::nothing, netfs),
                   std::move(prefix), true};
   const auto make = url.path.empty() ? Directory::Make::all : Directory::Make::last;
-  return Parsed{Directory(std::move(path), {}, make, netfs), std::move(encoded), false};
+  return Parsed{settings, Directory(std::move(path), {}, make, netfs), std::move(encoded), false};
 }
 
 }  // namespace
@@ -87,25 +87,18 @@ Result<std::string> default_directory() {
   return without_end_slashes(home) + "/.local/state/dlock";
 }
 
-Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
-  TRY_VOID(parse(url, traits, settings));
-  return {};
-}
-
-Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
-                                      const Settings& settings) {
-  TRY(place, parse(url, traits, settings));
-  if (place.flock)
-    return std::make_unique<FlockBackend>(std::move(place.directory), std::move(place.prefix),
-                                          traits, settings);
-  return std::make_unique<LeaseBackend>(std::move(place.directory), std::move(place.prefix), traits,
-                                        settings, Tuning{});
+Result<Opener> prepare(const Url& url, const Traits& traits, const Settings& settings) {
+  TRY(parsed, parse(url, traits, settings));
+  return opener(std::move(parsed), [&traits](const Parsed& p) -> Result<std::unique_ptr<Backend>> {
+    if (p.flock) return std::make_unique<FlockBackend>(p.directory, p.prefix, traits, p);
+    return std::make_unique<LeaseBackend>(p.directory, p.prefix, traits, p, Tuning{});
+  });
 }
 
 std::string makes(const Url& url, const Traits& traits, bool locks) {
   const auto path = url.path.empty() ? std::string() : absolute(url.path).value_or("");
   struct stat there {};
-  if (!url.hosts.empty()) return {};  // opening the backend refuses it
+  if (!url.hosts.empty()) return {};  // prepare() refuses it
   if (path.empty() || traits.recipe == "flock" || ::stat(path.c_str(), &there) == 0) return {};
   const std::string above = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
   if (::stat(above.c_str(), &there) != 0)

@@ -46,8 +46,7 @@ inline constexpr std::array<Traits, 2> recipes{{
                  "wait for the holder"},
 }};
 
-Result<void> check(const Url&, const Traits&, const Settings&);
-Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<Opener> prepare(const Url&, const Traits&, const Settings&);
 
 std::string makes(const Url&, const Traits&, bool locks);
 
@@ -55,8 +54,7 @@ inline constexpr BackendFactory factory{.family = "file",
                                         .schemes = schemes,
                                         .recipes = recipes,
                                         .items = items,
-                                        .check = check,
-                                        .open = open,
+                                        .prepare = prepare,
                                         .makes = makes};
 
 // For tests: a lease backend with other times, and without a URL.

@@ -11,20 +11,16 @@
 
 namespace dlock::mysql {
 
-Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
-  TRY_VOID(parse_options(url, traits, settings));
-  return {};
-}
-
-Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
-                                      const Settings& settings) {
+Result<Opener> prepare(const Url& url, const Traits& traits, const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));
-  if (traits.recipe == "get-lock") return std::make_unique<GetLockBackend>(traits, options);
-  if (traits.recipe == "for-update") return std::make_unique<ForUpdateBackend>(traits, options);
-  if (traits.recipe == "insert") return std::make_unique<InsertBackend>(traits, options);
-  if (traits.recipe == "version") return std::make_unique<VersionBackend>(traits, options);
-  return std::make_unique<SqlLeaseBackend>(traits, std::make_unique<Client>(std::move(options)),
-                                           std::make_unique<LeaseTable>());
+  return opener(std::move(options), [&traits](Options o) -> Result<std::unique_ptr<Backend>> {
+    if (traits.recipe == "get-lock") return std::make_unique<GetLockBackend>(traits, o);
+    if (traits.recipe == "for-update") return std::make_unique<ForUpdateBackend>(traits, o);
+    if (traits.recipe == "insert") return std::make_unique<InsertBackend>(traits, o);
+    if (traits.recipe == "version") return std::make_unique<VersionBackend>(traits, o);
+    return std::make_unique<SqlLeaseBackend>(traits, std::make_unique<Client>(std::move(o)),
+                                             std::make_unique<LeaseTable>());
+  });
 }
 
 std::vector<std::string> libraries() {

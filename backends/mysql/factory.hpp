@@ -68,8 +68,7 @@ inline constexpr std::array<Traits, 5> recipes{{
      .weakness = "no queue: waiters poll, in no order, and one of many may starve"},
 }};
 
-Result<void> check(const Url&, const Traits&, const Settings&);
-Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<Opener> prepare(const Url&, const Traits&, const Settings&);
 Access access(const Url&);
 void normalize_url(Url&);
 
@@ -79,8 +78,7 @@ inline constexpr BackendFactory factory{.family = "mysql",
                                         .schemes = schemes,
                                         .recipes = recipes,
                                         .items = items,
-                                        .check = check,
-                                        .open = open,
+                                        .prepare = prepare,
                                         .libraries = libraries,
                                         .access = access,
                                         .normalize_url = normalize_url};

@@ -9,18 +9,13 @@
 
 namespace dlock::postgresql {
 
-Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
-  TRY_VOID(parse_options(url, traits, settings));
-  return {};
-}
-
-Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
-                                      const Settings& settings) {
+Result<Opener> prepare(const Url& url, const Traits& traits, const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));
-  if (traits.recipe == "advisory")
-    return std::make_unique<AdvisoryBackend>(traits, std::move(options));
-  return std::make_unique<SqlLeaseBackend>(traits, std::make_unique<Client>(std::move(options)),
-                                           std::make_unique<LeaseTable>());
+  return opener(std::move(options), [&traits](Options o) -> Result<std::unique_ptr<Backend>> {
+    if (traits.recipe == "advisory") return std::make_unique<AdvisoryBackend>(traits, std::move(o));
+    return std::make_unique<SqlLeaseBackend>(traits, std::make_unique<Client>(std::move(o)),
+                                             std::make_unique<LeaseTable>());
+  });
 }
 
 std::vector<std::string> libraries() {

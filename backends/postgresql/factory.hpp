@@ -57,8 +57,7 @@ inline constexpr std::array<Traits, 2> recipes{{
                  "it, another may hold the lock before the job is dead; refused behind poolers"},
 }};
 
-Result<void> check(const Url&, const Traits&, const Settings&);
-Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<Opener> prepare(const Url&, const Traits&, const Settings&);
 Access access(const Url&);
 void normalize_url(Url&);
 
@@ -68,8 +67,7 @@ inline constexpr BackendFactory factory{.family = "postgresql",
                                         .schemes = schemes,
                                         .recipes = recipes,
                                         .items = items,
-                                        .check = check,
-                                        .open = open,
+                                        .prepare = prepare,
                                         .libraries = libraries,
                                         .note = "no GSSAPI, no LDAP",
                                         .access = access,

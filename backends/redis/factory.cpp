@@ -8,17 +8,13 @@
 
 namespace dlock::redis {
 
-Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
-  TRY_VOID(parse_options(url, traits, settings));
-  return {};
-}
-
-Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
-                                      const Settings& settings) {
+Result<Opener> prepare(const Url& url, const Traits& traits, const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));
-  TRY(client, Client::create(std::move(options)));
-  if (!traits.native) return std::make_unique<NamedBackend>(traits, std::move(client));
-  return std::make_unique<FairBackend>(traits, std::move(client));
+  return opener(std::move(options), [&traits](Options o) -> Result<std::unique_ptr<Backend>> {
+    TRY(client, Client::create(std::move(o)));
+    if (!traits.native) return std::make_unique<NamedBackend>(traits, std::move(client));
+    return std::make_unique<FairBackend>(traits, std::move(client));
+  });
 }
 
 Access access(const Url& url) {

@@ -57,8 +57,7 @@ inline constexpr std::array<Traits, 4> recipes{{
      .legacy = true},
 }};
 
-Result<void> check(const Url&, const Traits&, const Settings&);
-Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<Opener> prepare(const Url&, const Traits&, const Settings&);
 
 Access access(const Url&);  // for family redlock, too
 
@@ -68,8 +67,7 @@ inline constexpr BackendFactory factory{.family = "redis",
                                         .schemes = schemes,
                                         .recipes = recipes,
                                         .items = items,
-                                        .check = check,
-                                        .open = open,
+                                        .prepare = prepare,
                                         .libraries = libraries,
                                         .access = access};
 

@@ -25,17 +25,13 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
   return made;
 }
 
-Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
-  TRY_VOID(parse_options(url, traits, settings));
-  return {};
-}
-
-Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
-                                      const Settings& settings) {
+Result<Opener> prepare(const Url& url, const Traits& traits, const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));
-  auto made = std::make_unique<RedlockBackend>(traits, std::move(options));
-  TRY_VOID(made->credentials().load());
-  return made;
+  return opener(std::move(options), [&traits](Options o) -> Result<std::unique_ptr<Backend>> {
+    auto made = std::make_unique<RedlockBackend>(traits, std::move(o));
+    TRY_VOID(made->credentials().load());
+    return made;
+  });
 }
 
 }  // namespace dlock::redlock

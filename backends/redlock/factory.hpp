@@ -35,15 +35,13 @@ struct Options : redis::Options {  // `servers` has all the masters
 // Errc::usage names the item, its value and what is allowed.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
-Result<void> check(const Url&, const Traits&, const Settings&);
-Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<Opener> prepare(const Url&, const Traits&, const Settings&);
 
 inline constexpr BackendFactory factory{.family = "redlock",
                                         .schemes = schemes,
                                         .recipes = recipes,
                                         .items = items,
-                                        .check = check,
-                                        .open = open,
+                                        .prepare = prepare,
                                         .access = redis::access};
 
 }  // namespace dlock::redlock

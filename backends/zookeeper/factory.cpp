@@ -9,7 +9,7 @@
 namespace dlock::zookeeper {
 
 Duration proven_lifetime(Duration ttl, Duration lock_delay, const Url& url) {
-  const auto tick = url.item("tick");  // open() refuses a wrong value
+  const auto tick = url.item("tick");  // prepare() refuses a wrong value
   return proven_of(ttl, lock_delay, tick ? parse_duration(*tick).value_or(Duration{}) : Duration{});
 }
 
@@ -21,17 +21,13 @@ Access access(const Url& url) {
   return a;
 }
 
-Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
-  TRY_VOID(parse_options(url, traits, settings));
-  return {};
-}
-
-Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
-                                      const Settings& settings) {
+Result<Opener> prepare(const Url& url, const Traits& traits, const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));
-  if (const auto dialect = dialect_of(traits.recipe))
-    return std::make_unique<QueueBackend>(traits, std::move(options), *dialect);
-  return std::make_unique<EphemeralBackend>(traits, std::move(options));
+  return opener(std::move(options), [&traits](Options o) -> Result<std::unique_ptr<Backend>> {
+    if (const auto dialect = dialect_of(traits.recipe))
+      return std::make_unique<QueueBackend>(traits, std::move(o), *dialect);
+    return std::make_unique<EphemeralBackend>(traits, std::move(o));
+  });
 }
 
 std::vector<std::string> libraries() { return {"libzookeeper_st " ZOO_VERSION}; }

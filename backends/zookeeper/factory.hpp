@@ -52,8 +52,7 @@ inline constexpr std::array<Traits, 4> recipes{{
               "its session"),
 }};
 
-Result<void> check(const Url&, const Traits&, const Settings&);
-Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<Opener> prepare(const Url&, const Traits&, const Settings&);
 
 Access access(const Url&);
 
@@ -63,8 +62,7 @@ inline constexpr BackendFactory factory{.family = "zookeeper",
                                         .schemes = schemes,
                                         .recipes = recipes,
                                         .items = items,
-                                        .check = check,
-                                        .open = open,
+                                        .prepare = prepare,
                                         .libraries = libraries,
                                         .note = "no TLS, no SASL",
                                         .access = access};

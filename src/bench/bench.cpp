@@ -88,7 +88,7 @@ class Bench {
 // command.
 Result<void> Bench::open_empty(const Target& t) {
   progress_.report(fmt::format("{} {}: connecting", t.backend, t.recipe));
-  TRY(backend, t.open(plan_.settings));
+  TRY(backend, t.open(plan_.op_timeout, -1));
   TRY(there, list(*backend));
   if (!there.empty())
     return fail(Errc::usage,
@@ -113,7 +113,7 @@ Result<void> Bench::measure(const Target& t, Scenario s, Figures& f) {
   const Nanoseconds whole = plan_.ops ? 0ns : Nanoseconds{plan_.duration};
   const auto broken = [&] { return stopped() || arena.violated || arena.fatal_error(); };
 
-  const Deadline patience = later(Clock::now(), to_connect + plan_.settings.connect_timeout);
+  const Deadline patience = later(Clock::now(), to_connect + plan_.connect_timeout);
   while (!broken() && !arena.all_ready()) {
     if (Clock::now() >= patience)
       return fail(Errc::unavailable, fmt::format("{}: only {} of {} clients are connected",
@@ -201,14 +201,14 @@ std::vector<Key> Bench::keys_of_run(const Target& t) const {
 // Removes, by name, the keys that this run can have written. Other keys may have appeared below our
 // prefix meanwhile; they stay.
 Result<void> Bench::erase(const Target& t) const {
-  TRY(backend, t.open(plan_.settings));
+  TRY(backend, t.open(plan_.op_timeout, -1));
   for (const Key& key : keys_of_run(t)) TRY_VOID(backend->erase(key));
   return {};
 }
 
 // Returns one of our keys that the store still has.
 Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
-  TRY(backend, t.open(plan_.settings));
+  TRY(backend, t.open(plan_.op_timeout, -1));
   TRY(views, list(*backend));
   const std::vector<Key> keys = keys_of_run(t);
   for (const KeyView& v : views)

@@ -22,14 +22,14 @@ struct Target {
   // on this host, through the network stack
   bool loopback = false;
   // may be called by several threads at once
-  std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
+  Opener open;
 };
 
 struct Plan : Measurement {
   std::vector<Target> targets;
   Duration ttl{30'000'000}, crash_ttl{5'000'000};
-  Settings settings;  // without interrupt_fd
-  bool bar = false;   // progress as one line that is redrawn, on a terminal
+  Duration op_timeout{5'000'000}, connect_timeout{5'000'000};
+  bool bar = false;  // progress as one line that is redrawn, on a terminal
   bool quiet = false;
 };
 

@@ -57,9 +57,7 @@ void BenchClient::note_phase() {
 }
 
 bool BenchClient::open() {
-  Settings settings = arena_.plan.settings;
-  settings.interrupt_fd = arena_.stop_fd();
-  auto opened = arena_.target.open(settings);
+  auto opened = arena_.target.open(arena_.plan.op_timeout, arena_.stop_fd());
   if (!opened) {
     arena_.report_fatal(opened.error());
     return false;

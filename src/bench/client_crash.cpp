@@ -28,7 +28,7 @@ Request request(const Plan& plan, const Target& target) {
     (void)!::write(to, line.data(), line.size());
   };
   const auto acquire = [&]() -> Result<void> {
-    TRY(backend, target.open(plan.settings));
+    TRY(backend, target.open(plan.op_timeout, -1));
     TRY(waiter, backend->enqueue(request(plan, target)));
     TRY(answer, waiter->poll(plan.crash_ttl * 3));
     const auto* granted = std::get_if<Granted>(&answer);
@@ -111,9 +111,7 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
     return fail(Errc::unavailable, said.empty() ? "crash: the holder said nothing in time" : said);
   const FencingToken held = std::strtoull(said.c_str() + 1, nullptr, 10);
 
-  Settings settings = plan.settings;
-  settings.interrupt_fd = signals.fd();
-  TRY(backend, target.open(settings));
+  TRY(backend, target.open(plan.op_timeout, signals.fd()));
   TRY(waiter, backend->enqueue(request(plan, target)));
   auto answer = waiter->poll(0us);
   if (!answer) return fail(answer.error());

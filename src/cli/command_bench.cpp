@@ -43,7 +43,11 @@ bench::Target target_of(Store store, const BenchOptions& o, std::string backend,
   t.proven_of = [traits = store.traits, url = store.url](Duration ttl) {
     return traits->proven_of(ttl, Duration{}, url);
   };
-  t.open = [store = std::move(store)](const Settings& s) { return store.open(s); };
+  t.open = [store = std::move(store)](Duration op_timeout,
+                                      int interrupt_fd) -> Result<std::unique_ptr<Backend>> {
+    TRY(open, store.prepare());
+    return open(op_timeout, interrupt_fd);
+  };
   return t;
 }
 
@@ -136,7 +140,7 @@ void add_servers(const bench::Plan& plan, bench::Report& report) {
   for (const bench::Target& t : plan.targets) {
     if (t.backend == last) continue;  // the same server
     last = t.backend;
-    const auto backend = t.open(plan.settings);
+    const auto backend = t.open(plan.op_timeout, -1);
     if (!backend) continue;
     const auto found = (*backend)->doctor();
     if (!found) continue;
@@ -215,8 +219,8 @@ Result<bench::Plan> plan_of(const BenchOptions& o) {
         error_code_of(o, "hold"),
         fmt::format("{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile",
                     display_name(o, "hold"), format_duration(p.hold_for), format_duration(p.ttl)));
-  p.settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
-  p.settings.connect_timeout = o.connect_timeout;
+  p.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
+  p.connect_timeout = o.connect_timeout;
   p.quiet = o.quiet;
   p.bar = !o.no_progress && can_redraw(STDERR_FILENO);
   TRY(targets, targets_of(o));

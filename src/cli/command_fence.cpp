@@ -23,8 +23,8 @@ Result<run::Outcome> command_fence(const FenceOptions& o) {
   plan.traits = fence_traits;
   plan.timing = timing;
   plan.publish_environment = false;  // the command keeps the variables of the lock around it
-  plan.open = [path, token = *o.token](const Settings& s) -> Result<std::unique_ptr<Backend>> {
-    return fence_file(path, token, s);
+  plan.open = [path, token = *o.token](Duration, int interrupt_fd) {
+    return Result<std::unique_ptr<Backend>>{fence_file(path, token, interrupt_fd)};
   };
   return run::run(plan);
 }

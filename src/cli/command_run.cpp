@@ -128,10 +128,7 @@ void attached(Lines& text, bool releases) {
 // `run --explain`: prints when things would happen, and what the recipe guarantees and does not.
 // Opens the backend to learn its address; sends it no request.
 Result<void> explain(const RunCommandOptions& o, const Store& store, const run::Plan& plan) {
-  Settings settings;
-  settings.op_timeout = plan.timing.op_timeout;
-  settings.connect_timeout = plan.connect_timeout;
-  TRY(backend, store.open(settings));
+  TRY(backend, store.open(plan.timing.op_timeout, -1));
   TRY(after_restart, backend->after_restart(plan.request));
 
   Lines all;

@@ -131,7 +131,7 @@ Result<run::Plan> make_plan(const TakingOptions& o, const Store& store, Keeping 
     p.once_per.reset();
     p.wait.reset();
   }
-  p.open = [store](const Settings& s) { return store.open(s); };
+  p.open = store.open;
   return p;
 }
 

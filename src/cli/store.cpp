@@ -90,22 +90,19 @@ Result<Store> choose_store(const StoreOptions& o) {
   if (!o.quiet) warn(o, store);
   if (o.verbosity > 0)
     if (const std::string text = unused_secrets(o, store.url); !text.empty()) say_warning(text);
-  // bench chooses its recipes later, and checks when it opens them
+  // bench chooses its recipes later
   if (o.verb == Verb::bench) return store;
-  const auto fits = store.factory->check(store.url, *store.traits, store.with_secrets({}));
-  if (!fits && fits.error().code == Errc::usage) return wrong("backend", fits.error());
-  if (!fits) return fail(fits.error());
+  auto opener = store.prepare();
+  if (!opener && opener.error().code == Errc::usage) return wrong("backend", opener.error());
+  if (!opener) return fail(opener.error());
+  store.open = std::move(*opener);
   return store;
 }
 
-Settings Store::with_secrets(Settings s) const {
-  static_cast<Secrets&>(s) = secrets;
-  s.connect_timeout = connect_timeout;
-  return s;
-}
-
-Result<std::unique_ptr<Backend>> Store::open(const Settings& s) const {
-  return factory->open(url, *traits, with_secrets(s));
+Result<Opener> Store::prepare() const {
+  Settings settings{secrets};
+  settings.connect_timeout = connect_timeout;
+  return factory->prepare(url, *traits, settings);
 }
 
 std::string store_options(const StoreOptions& o) {
@@ -138,9 +135,7 @@ std::string place_of(const Store& s) {
 
 Result<OpenStore> open_store(const StoreOptions& o) {
   TRY(store, choose_store(o));
-  Settings settings;
-  settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
-  TRY(backend, store.open(settings));
+  TRY(backend, store.open(o.op_timeout.value_or(usual_op_timeout(o.ttl)), -1));
   if (o.verbosity > 0)
     say(fmt::format("{}: asking {}, recipe {}", info(o.verb).name, backend->where(),
                     store.traits->recipe));

@@ -20,14 +20,16 @@ struct Store {
   SecretFiles files;  // named in the URL
   Secrets secrets;
 
-  // "--backend" or "DLOCK_BACKEND": the name to blame for errors in the URL that only open() finds
+  // "--backend" or "DLOCK_BACKEND": the name to blame for errors in the URL that only prepare()
+  // finds
   std::string called;
   Errc blame;
 
   Duration connect_timeout{};  // from the options, or from libpq's item in the URL
 
-  Settings with_secrets(Settings) const;
-  Result<std::unique_ptr<Backend>> open(const Settings&) const;  // adds the secrets
+  Opener open{};  // not for bench, which prepares each recipe itself
+
+  Result<Opener> prepare() const;
 };
 
 // Chooses backend and recipe by flag, URL item, environment, default, in this order. Errc::usage or

@@ -175,11 +175,7 @@ void Keeper::splay() {
 void Keeper::open() {
   for (const std::uint8_t b : plan_.request.owner.bytes) seed_ = seed_ * 257 + b;
   report(event::WaitBegan{Clock::now()});
-  Settings settings;
-  settings.op_timeout = plan_.timing.op_timeout;
-  settings.connect_timeout = plan_.connect_timeout;
-  settings.interrupt_fd = wake_keeper_.get();
-  auto opened = plan_.open(settings);
+  auto opened = plan_.open(plan_.timing.op_timeout, wake_keeper_.get());
   if (!opened) return fail_wait(opened.error());
   backend_ = std::move(*opened);
   if (plan_.handle) backend_ = borrowed(std::move(backend_), *plan_.handle);

@@ -41,7 +41,7 @@ struct RunOptions : JobOptions {
 
 struct Plan : RunOptions {
   // The lock. Only the Keeper calls open(), which opens a Backend for one key.
-  std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
+  Opener open;
   Traits traits;
   Request request;  // the Keeper sets Request::wait by one_try()
   // The keys after request.key, in the order given. dlock takes all or none; later one may be lost

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a URL to a Backend: what each family of stores offers, and how dlock chooses one. The main
-// thread judges a URL (choose(), check()) before anything starts; open() may run on the Keeper's
-// thread. All of it is constant data and functions without state.
+// thread judges a URL (choose(), prepare()) before anything starts; an Opener may run on the
+// Keeper's thread. The rest is constant data and functions without state.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -71,17 +72,19 @@ inline constexpr UrlItem tls_files_item{"tls_ca tls_cert tls_key"};
 // For PostgreSQL, too.
 inline constexpr UrlItem tls_name_item{"tls_name", UrlItem::host};
 
+// Makes a Backend of a URL that was judged. The Backend connects at its first call. The time limit
+// and the descriptor replace those of the Settings.
+using Opener =
+    std::function<Result<std::unique_ptr<Backend>>(Duration op_timeout, int interrupt_fd)>;
+
 struct BackendFactory {
   std::string_view family;
   std::span<const std::string_view> schemes;  // first is the canonical one
   std::span<const Traits> recipes;            // first is the default
   std::span<const UrlItem> items;             // all stores also know `recipe`, `prefix`, ...
   // Judges everything in the URL that can be judged without a connection. Errc::usage;
-  // Errc::config: a file or variable that it needs is wrong.
-  Result<void> (*check)(const Url&, const Traits&, const Settings&);
-  // Makes a Backend, which connects at its first call. It judges the URL, too. `url` may be
-  // destroyed after the call: copy what you need.
-  Result<std::unique_ptr<Backend>> (*open)(const Url&, const Traits&, const Settings&);
+  // Errc::config: a file or variable that it needs is wrong. The Opener refers to the Traits.
+  Result<Opener> (*prepare)(const Url&, const Traits&, const Settings&);
   // Returns the client libraries that it uses, with the versions that run now: "OpenSSL 3.0.17".
   // nullptr: it uses none, or another family lists them.
   std::vector<std::string> (*libraries)() = nullptr;
@@ -91,8 +94,14 @@ struct BackendFactory {
   // empty: nothing. `locks`: a lock follows, which reports itself why it creates nothing.
   std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
   // Rewrites URL forms of other clients of this store into the form that dlock knows. It leaves
-  // what it does not know, and check() refuses that.
+  // what it does not know, and prepare() refuses that.
   void (*normalize_url)(Url&) = nullptr;
+
+  Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
+                                        const Settings& settings) const {
+    TRY(opener, prepare(url, traits, settings));
+    return opener(settings.op_timeout, settings.interrupt_fd);
+  }
 };
 
 // Returns the one explicit table of families, made from the lines dlock_backend() in

@@ -70,8 +70,8 @@ std::optional<FenceRecord> parse_slot(std::string_view text) {
 
 class FenceFile final : public Backend {
  public:
-  FenceFile(std::string path, FencingToken token, const Settings& settings)
-      : path_(std::move(path)), token_(token), interrupt_fd_(settings.interrupt_fd) {}
+  FenceFile(std::string path, FencingToken token, int interrupt_fd)
+      : path_(std::move(path)), token_(token), interrupt_fd_(interrupt_fd) {}
 
   const Traits& traits() const noexcept override { return fence_traits; }
   std::string where() const override { return path_; }
@@ -239,9 +239,8 @@ Result<void> FenceFile::write(std::string text, std::size_t slot) {
 
 }  // namespace
 
-std::unique_ptr<Backend> fence_file(std::string path, FencingToken token,
-                                    const Settings& settings) {
-  return std::make_unique<FenceFile>(std::move(path), token, settings);
+std::unique_ptr<Backend> fence_file(std::string path, FencingToken token, int interrupt_fd) {
+  return std::make_unique<FenceFile>(std::move(path), token, interrupt_fd);
 }
 
 }  // namespace dlock

@@ -10,7 +10,7 @@
 #pragma once
 #include <memory>
 #include <string>
-#include "store/factory.hpp"
+#include "store/backend.hpp"
 
 namespace dlock {
 
@@ -18,6 +18,6 @@ extern const Traits fence_traits;
 
 // Opens the Backend for one command with this token. Its first poll returns Errc::stale if the file
 // has a newer token: nothing may run. Errc::denied or cannot_create: the file cannot be used.
-std::unique_ptr<Backend> fence_file(std::string path, FencingToken token, const Settings&);
+std::unique_ptr<Backend> fence_file(std::string path, FencingToken token, int interrupt_fd);
 
 }  // namespace dlock

@@ -19,15 +19,13 @@ constexpr std::string_view apple_schemes[] = {"apple", "apple+tls"}, pear_scheme
                            plum_schemes[] = {"plum", "prune"};
 constexpr UrlItem apple_items[] = {{"db"}, {"where."}};
 
-Result<std::unique_ptr<Backend>> no_open(const Url&, const Traits&, const Settings&) {
+Result<Opener> no_opener(const Url&, const Traits&, const Settings&) {
   return fail(Errc::internal, "not opened here");
 }
 
-Result<void> no_check(const Url&, const Traits&, const Settings&) { return {}; }
-
 constexpr BackendFactory factories[] = {
-    {"apple", apple_schemes, apple_recipes, apple_items, no_check, no_open},
-    {"pear", pear_schemes, pear_recipes, {}, no_check, no_open}};
+    {"apple", apple_schemes, apple_recipes, apple_items, no_opener},
+    {"pear", pear_schemes, pear_recipes, {}, no_opener}};
 constexpr AbsentBackend absent[] = {{"plum", "WITH_PLUM", plum_schemes}};
 
 Result<Choice> pick(std::string_view url, std::string_view recipe = "") {

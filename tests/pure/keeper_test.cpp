@@ -57,8 +57,9 @@ run::Plan& plan_of(
   auto& plan = for_ever(new run::Plan{.request = {.key = Key::parse("k").value()}});
   const Url url = Url::parse(store).value();
   plan.traits = fake::factory.recipes[0];
-  plan.open = [url, wrap](const Settings& s) -> Result<std::unique_ptr<Backend>> {
-    return wrap(fake::factory.open(url, fake::factory.recipes[0], s).value());
+  plan.open = [open = fake::factory.prepare(url, fake::factory.recipes[0], {}).value(), wrap](
+                  Duration op_timeout, int interrupt_fd) -> Result<std::unique_ptr<Backend>> {
+    return wrap(open(op_timeout, interrupt_fd).value());
   };
   plan.request.owner = Owner::random();
   plan.request.ttl = 1h;

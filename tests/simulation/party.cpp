@@ -88,9 +88,10 @@ Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, s
       }) {
   world_.active = this;
   const Url url = Url::parse(asked.url).value();
-  plan_.open = [this, url, factory = asked.factory](
-                   const Settings& settings) -> Result<std::unique_ptr<Backend>> {
-    auto opened = factory->open(url, factory->recipes.front(), settings);
+  const auto open = asked.factory->prepare(url, asked.factory->recipes.front(), {});
+  plan_.open = [this, open = open.value()](Duration op_timeout,
+                                           int interrupt_fd) -> Result<std::unique_ptr<Backend>> {
+    auto opened = open(op_timeout, interrupt_fd);
     if (!opened) return opened;
     return std::make_unique<Tracked>(std::move(*opened), opened_, places_);
   };

@@ -144,25 +144,20 @@ Result<UpdateResult> FakeBackend::note_start(const Lease& lease, const RunStartU
 
 namespace {
 
-Result<void> check(const Url& url, const Traits&, const Settings&) {
-  TRY_VOID(Faults::parse(url));
+Result<Opener> prepare(const Url& url, const Traits& traits, const Settings&) {
+  TRY(parsed, Faults::parse(url));
   if (!url.hosts.empty()) return fail(Errc::usage, "fake: takes a name, not a host");
-  return {};
-}
-
-Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
-                                      const Settings& settings) {
-  TRY_VOID(check(url, traits, settings));
-  const auto faults = Faults::parse(url);
-  static std::atomic<unsigned> broken_ones = 0;
-  const std::string store =
-      faults->broken ? url.path + "#" + std::to_string(++broken_ones) : url.path;
-  return std::make_unique<FakeBackend>(store, std::string(url.item("prefix").value_or("dlock:")),
-                                       traits, *faults, settings.interrupt_fd);
+  const std::string prefix{url.item("prefix").value_or("dlock:")};
+  return [&traits, faults = parsed, path = url.path, prefix](
+             Duration, int interrupt_fd) -> Result<std::unique_ptr<Backend>> {
+    static std::atomic<unsigned> broken_ones = 0;
+    const std::string store = faults.broken ? path + "#" + std::to_string(++broken_ones) : path;
+    return std::make_unique<FakeBackend>(store, prefix, traits, faults, interrupt_fd);
+  };
 }
 
 }  // namespace
 
-constinit const BackendFactory factory{"fake", schemes, recipes, items, check, open};
+constinit const BackendFactory factory{"fake", schemes, recipes, items, prepare};
 
 }  // namespace dlock::fake

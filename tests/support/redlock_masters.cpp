@@ -8,7 +8,7 @@ namespace dlock::test {
 std::unique_ptr<Backend> open_redlock(const std::string& text, const Settings& settings) {
   const auto url = Url::parse(text);
   if (!url) throw std::runtime_error(url.error().message);
-  auto backend = redlock::open(*url, redlock::recipes[0], settings);
+  auto backend = redlock::factory.open(*url, redlock::recipes[0], settings);
   if (!backend) throw std::runtime_error(backend.error().message);
   return std::move(*backend);
 }

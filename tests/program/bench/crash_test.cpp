@@ -23,10 +23,12 @@ bench::Figures figures_of(Duration ttl, bool ends) {
   target.backend = "fake";
   target.recipe = "lease";
   target.traits = &fake::factory.recipes[0];
-  target.open = [tester = ::getpid(), ttl, ends](const Settings& settings) {
+  const auto open = fake::factory.prepare(Url::parse("fake:?renew_fails_after=0").value(),
+                                          fake::factory.recipes[0], {});
+  target.open = [tester = ::getpid(), ttl, ends, open = open.value()](Duration op_timeout,
+                                                                      int interrupt_fd) {
     if (ends && ::getpid() == tester) wait_until({}, later(Clock::now(), ttl));
-    return fake::factory.open(Url::parse("fake:?renew_fails_after=0").value(),
-                              fake::factory.recipes[0], settings);
+    return open(op_timeout, interrupt_fd);
   };
   bench::Signals signals;
   bench::Figures figures;

@@ -179,7 +179,7 @@ int lead_outside(const fs::path& locks, int depth, const Precious& to) {
 std::unique_ptr<Backend> open_recipe(const std::string& dir, const char* recipe) {
   const auto url = Url::parse("file:" + dir + "?recipe=" + recipe).value();
   const bool flock = std::string_view(recipe) == "flock";
-  return file::open(url, file::recipes[flock ? 1 : 0], {}).value();
+  return file::factory.open(url, file::recipes[flock ? 1 : 0], {}).value();
 }
 
 // Root takes the key. Its result does not matter: what counts is what happens to the files outside.

@@ -81,7 +81,7 @@ TEST_CASE("advisory: keys that are no numbers are refused before the server is a
 
 TEST_CASE("advisory: what its URL may say") {
   const auto wrong = [](const std::string& items, const Traits& traits) {
-    const auto r = postgresql::check(*Url::parse("postgresql://h/d" + items), traits, Settings{});
+    const auto r = postgresql::prepare(*Url::parse("postgresql://h/d" + items), traits, Settings{});
     return r ? "" : r.error().message;
   };
   const auto& [lease, advisory] = postgresql::recipes;

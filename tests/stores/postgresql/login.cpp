@@ -35,7 +35,7 @@ bool denied(const std::string& url, const Settings& s = patient()) {
 std::string wrong(const std::string& url, const Settings& s = {}) {
   const auto parsed = Url::parse(url);
   REQUIRE(parsed);
-  const auto r = postgresql::check(*parsed, postgresql::recipes[0], s);
+  const auto r = postgresql::prepare(*parsed, postgresql::recipes[0], s);
   return r ? "" : r.error().code == Errc::usage ? r.error().message : "another error";
 }
 bool has(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
