@@ -16,20 +16,10 @@ inline constexpr std::array<UrlItem, 3> items{{
     tls_name_item,
 }};
 inline constexpr std::array<Traits, 2> recipes{{
-    {.family = "etcd",
-     .recipe = "queue",
-     .fifo = true,
-     .shared = true,
-     .permits = true,
-     .detached = true,
-     .lock_delay = true,
-     .wakes = true,
-     .native = true,
-     .weakness = "a cluster restored from a snapshot, or a single member that was emptied, forgets "
-                 "grants and repeats tokens",
-     .starts = true,
-     .revokes = true,
-     .keeps_last_run = true},
+    native_traits(
+        "etcd", "queue",
+        "a cluster restored from a snapshot, or a single member that was emptied, forgets "
+        "grants and repeats tokens"),
     {.family = "etcd",
      .recipe = "concurrency",
      .fifo = true,

@@ -22,21 +22,10 @@ inline constexpr std::array<UrlItem, 1> items{{
     {"netfs", UrlItem::choice, "no 0 false off yes 1 true on", "no", "", "yes or no"},
 }};
 inline constexpr std::array<Traits, 2> recipes{{
-    {.family = "file",
-     .recipe = "lease",
-     .liveness = Liveness::process,
-     .fifo = true,
-     .shared = true,
-     .permits = true,
-     .detached = true,
-     .lock_delay = true,
-     .wakes = true,
-     .native = true,
-     .weakness =
-         "one machine, and only processes that use the same directory; not on network filesystems",
-     .starts = true,
-     .revokes = true,
-     .keeps_last_run = true},
+    native_traits(
+        "file", "lease",
+        "one machine, and only processes that use the same directory; not on network filesystems",
+        Liveness::process),
     {.family = "file",
      .recipe = "flock",
      .liveness = Liveness::process,

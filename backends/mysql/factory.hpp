@@ -29,20 +29,10 @@ inline constexpr std::array<UrlItem, 12> items{{
     {"where.", UrlItem::text, "", "", "for-update"},
 }};
 inline constexpr std::array<Traits, 5> recipes{{
-    {.family = "mysql",
-     .recipe = "lease",
-     .fifo = true,
-     .shared = true,
-     .permits = true,
-     .detached = true,
-     .lock_delay = true,
-     .wakes = true,
-     .native = true,
-     .weakness = "the promotion of a replica that has not seen a grant forgets it; on Galera "
-                 "waiters poll, and the nodes' clocks must not be further apart than ?clock_skew=",
-     .starts = true,
-     .revokes = true,
-     .keeps_last_run = true},
+    native_traits(
+        "mysql", "lease",
+        "the promotion of a replica that has not seen a grant forgets it; on Galera "
+        "waiters poll, and the nodes' clocks must not be further apart than ?clock_skew="),
     {.family = "mysql",
      .recipe = "get-lock",
      .liveness = Liveness::connection,

@@ -35,20 +35,9 @@ inline constexpr std::array<UrlItem, 10> items{{
 }};
 inline constexpr std::span<const UrlItem> library_items = std::span{items}.subspan(7);
 inline constexpr std::array<Traits, 2> recipes{{
-    {.family = "postgresql",
-     .recipe = "lease",
-     .fifo = true,
-     .shared = true,
-     .permits = true,
-     .detached = true,
-     .lock_delay = true,
-     .wakes = true,
-     .native = true,
-     .weakness = "the promotion of an asynchronous standby that has not seen a grant forgets it; "
-                 "behind a pooler in transaction mode waiters poll",
-     .starts = true,
-     .revokes = true,
-     .keeps_last_run = true},
+    native_traits("postgresql", "lease",
+                  "the promotion of an asynchronous standby that has not seen a grant forgets it; "
+                  "behind a pooler in transaction mode waiters poll"),
     {.family = "postgresql",
      .recipe = "advisory",
      .liveness = Liveness::connection,

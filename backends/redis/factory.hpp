@@ -24,20 +24,9 @@ inline constexpr std::array<UrlItem, 9> items{{
      "s or ms: what the timestamps of the others count"},
 }};
 inline constexpr std::array<Traits, 4> recipes{{
-    {.family = "redis",
-     .recipe = "fair",
-     .fifo = true,
-     .shared = true,
-     .permits = true,
-     .detached = true,
-     .lock_delay = true,
-     .wakes = true,
-     .native = true,
-     .weakness = "a failover to a replica that has not seen a grant forgets it (?replicas=N makes "
-                 "that less likely); a jump of the server's clock ends leases early or late",
-     .starts = true,
-     .revokes = true,
-     .keeps_last_run = true},
+    native_traits("redis", "fair",
+                  "a failover to a replica that has not seen a grant forgets it (?replicas=N makes "
+                  "that less likely); a jump of the server's clock ends leases early or late"),
     {.family = "redis",
      .recipe = "set",
      .detached = true,

@@ -52,6 +52,25 @@ struct Traits {
   }
 };
 
+// A recipe of dlock's own can do everything.
+constexpr Traits native_traits(std::string_view family, std::string_view recipe,
+                               std::string_view weakness, Liveness liveness = Liveness::lease) {
+  return {.family = family,
+          .recipe = recipe,
+          .liveness = liveness,
+          .fifo = true,
+          .shared = true,
+          .permits = true,
+          .detached = true,
+          .lock_delay = true,
+          .wakes = true,
+          .native = true,
+          .weakness = weakness,
+          .starts = true,
+          .revokes = true,
+          .keeps_last_run = true};
+}
+
 // A part of a request that the recipe does not support.
 struct Refusal {
   std::string_view option;  // "limit"
