@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "file/lease/state_codec.hpp"
+#include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
 #include <cstring>
+#include <iterator>
 #include "common/record_reader.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
@@ -15,13 +16,8 @@ constexpr std::string_view any_version = "dlock";
 constexpr std::size_t check_digits = 16;
 // columns of the header
 constexpr std::size_t seq_at = 7, length_at = 28, checksum_at = 37, overdue_at = 54;
-constexpr char hex_digits[] = "0123456789abcdef";
 
 // ---- header: numbers of fixed width with leading zeros -----------------------------------------
-void put_fixed(char* at, std::size_t width, std::uint64_t value, unsigned base) noexcept {
-  for (std::size_t i = width; i-- > 0; value /= base) at[i] = hex_digits[value % base];
-}
-
 template <class T>
 bool get_fixed(std::string_view text, std::size_t at, std::size_t width, T& out,
                int base) noexcept {
@@ -31,43 +27,16 @@ bool get_fixed(std::string_view text, std::size_t at, std::size_t width, T& out,
 }
 
 // ---- body: words with one space between, lines -------------------------------------------------
-void put(std::string& out, std::uint64_t value) {
-  char digits[24];
-  out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
-  out += ' ';
-}
-void put_time(std::string& out, Micros t) {
-  if (t == never) out += "- ";
-  else put(out, static_cast<std::uint64_t>(t));
-}
-void put_owner(std::string& out, const Owner& owner) {
-  for (const std::uint8_t b : owner.bytes) {
-    out += hex_digits[b >> 4];
-    out += hex_digits[b & 15];
-  }
-  out += ' ';
-}
-void put_mode(std::string& out, Mode mode) {
-  out += static_cast<char>(mode);
-  out += ' ';
-}
+std::string time_text(Micros t) { return t == never ? "-" : std::to_string(t); }
 // Identity::encode() is one printable word. Any other content must not make a line of its own.
-void put_who(std::string& out, const std::string& who) {
+std::string who_text(const std::string& who) {
   const bool plain =
       std::all_of(who.begin(), who.end(), [](char c) { return c > ' ' && c < 0x7f; });
-  if (who.empty()) out += '-';
-  else out += plain ? who : percent_encode(who);
-  out += '\n';
+  return who.empty() ? "-" : plain ? who : percent_encode(who);
 }
-void put_waiter(std::string& out, const LockState::Waiter& w) {
-  out += "W ";
-  put_owner(out, w.owner);
-  put_mode(out, w.mode);
-  put(out, w.limit);
-  put(out, w.ticket);
-  put_time(out, w.live_until);
-  put(out, w.invited);
-  put_who(out, w.meta);
+std::string text_of(const LockState::Waiter& w) {
+  return fmt::format("W {} {} {} {} {} {:d} {}\n", w.owner.hex(), static_cast<char>(w.mode),
+                     w.limit, w.ticket, time_text(w.live_until), w.invited, who_text(w.meta));
 }
 // after its "W"
 LockState::Waiter read_waiter(RecordReader& in) {
@@ -137,44 +106,20 @@ void encode(const KeyRecord& r, std::size_t in_slot, const Tail& tail, std::uint
             std::string& out) {
   const LockState& s = r.state;
   out.assign(header_size, ' ');
-  out += "K ";
-  out += r.boot;
-  out += ' ';
-  put(out, s.fence);
-  put(out, s.next_ticket);
-  out += percent_encode(r.key);
-  out += '\n';
-  for (const auto& h : s.holders) {
-    out += "H ";
-    put_owner(out, h.owner);
-    put_mode(out, h.mode);
-    put(out, h.ticket);
-    put(out, h.token);
-    put(out, h.slot);
-    put_time(out, h.since);
-    put_time(out, h.deadline);
-    put(out, static_cast<std::uint64_t>(h.delay));
-    put_who(out, h.meta);
-  }
-  for (std::size_t i = 0; i < in_slot; ++i) put_waiter(out, s.waiters[i]);
+  const auto to = std::back_inserter(out);
+  fmt::format_to(to, "K {} {} {} {}\n", r.boot, s.fence, s.next_ticket, percent_encode(r.key));
+  for (const auto& h : s.holders)
+    fmt::format_to(to, "H {} {} {} {} {} {} {} {} {}\n", h.owner.hex(), static_cast<char>(h.mode),
+                   h.ticket, h.token, h.slot, time_text(h.since), time_text(h.deadline), h.delay,
+                   who_text(h.meta));
+  for (std::size_t i = 0; i < in_slot; ++i) out += text_of(s.waiters[i]);
   if (!tail.empty()) {
-    out += "Q ";
-    put(out, tail.begin);
-    put(out, tail.end);
-    put(out, tail.lines);
-    out.back() = '\n';
-    for (const std::uint64_t ticket : tail.gone) {
-      out += "G ";
-      put(out, ticket);
-      out.back() = '\n';
-    }
+    fmt::format_to(to, "Q {} {} {}\n", tail.begin, tail.end, tail.lines);
+    for (const std::uint64_t ticket : tail.gone) fmt::format_to(to, "G {}\n", ticket);
   }
   const std::string_view body = std::string_view{out}.substr(header_size);
-  magic.copy(out.data(), magic.size());
-  put_fixed(&out[seq_at], 20, seq, 10);
-  put_fixed(&out[length_at], 8, body.size(), 10);
-  put_fixed(&out[checksum_at], 16, checksum(body, seq), 16);
-  put_fixed(&out[overdue_at], 20, static_cast<std::uint64_t>(s.oldest_invitation_ends()), 10);
+  fmt::format_to(out.begin(), "{}{:020} {:08} {:016x} {:020}", magic, seq, body.size(),
+                 checksum(body, seq), s.oldest_invitation_ends());
   out[header_size - 1] = '\n';
 }
 
@@ -224,11 +169,8 @@ std::optional<KeyRecord> decode(std::string_view body) {
 }
 
 void encode_tail_line(const LockState::Waiter& w, std::string& out) {
-  const std::size_t begin = out.size();
-  out.append(check_digits + 1, ' ');
-  put_waiter(out, w);
-  const std::string_view line = std::string_view{out}.substr(begin + check_digits + 1);
-  put_fixed(&out[begin], check_digits, checksum(line, 0), 16);
+  const std::string line = text_of(w);
+  fmt::format_to(std::back_inserter(out), "{:016x} {}", checksum(line, 0), line);
 }
 
 std::optional<LockState::Waiter> parse_tail_line(std::string_view& text) {
