@@ -51,9 +51,7 @@ std::vector<std::string> master_names(const redis::Options& options) {
 std::string list_text(const redis::Options& options) {
   auto names = master_names(options);
   std::sort(names.begin(), names.end());
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
-  return fmt::format("{}/{}", text, options.database);
+  return fmt::format("{}/{}", fmt::join(names, ","), options.database);
 }
 
 KnownList KnownList::parse(std::string_view recorded) {

@@ -5,6 +5,7 @@
 // renewal is a heartbeat. The end of the session makes the socket readable: that is the alarm. The
 // thread that owns the Backend calls it.
 #pragma once
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <map>
 #include <memory>
@@ -30,7 +31,7 @@ class SqlHeldBackend : public Base {
     if (!h) {
       TRY(found, this->read_record(lease.key));
       if (!found.is(lease.owner)) return Lost{"there is no lock with this handle"};
-      return fail(this->refuse("only the process that has the connection can renew it"));
+      return fail(this->cannot("only the process that has the connection can renew it"));
     }
     const auto over = [&](std::string_view why) {
       end(*h);
@@ -55,14 +56,14 @@ class SqlHeldBackend : public Base {
     return Kept{granted({lease.key, lease.owner}, *h, sent, ttl).lease};
   }
   Result<Renewal> detach(const Lease&, Duration, std::optional<RunEnd>) override {
-    return fail(this->refuse("the lock ends with its connection, so it cannot be detached"));
+    return fail(this->cannot("the lock ends with its connection, so it cannot be detached"));
   }
   Result<Released> release(const Lease& lease, std::optional<RunEnd>) override {
     Held* h = held_by(lease.key, lease.owner);
     if (!h) {
       TRY(found, this->read_record(lease.key));
       if (!found.is(lease.owner)) return Released::was_not_held;
-      return fail(this->refuse(fmt::format(
+      return fail(this->cannot(fmt::format(
           "only the process that has the connection can release it ({})", found.who.text())));
     }
     // Without a session there is no lock: the lock ended before, or it ends now.

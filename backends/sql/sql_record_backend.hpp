@@ -3,7 +3,6 @@
 // that the others use; beside it dlock has its own record, a row with the holder and the newest
 // token. The record decides the token alone; the lock is elsewhere.
 #pragma once
-#include <fmt/format.h>
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -83,9 +82,6 @@ class SqlRecordBackend : public Backend {
   using Connection = typename Sessions::Connection;
 
   virtual Result<LockRecord> read_record(const Key&) = 0;
-  Error refuse(std::string_view what) const {
-    return {Errc::usage, fmt::format("{}, recipe {}: {}", traits_.family, traits_.recipe, what)};
-  }
 
   Sessions client_;
   const Traits& traits_;

@@ -22,12 +22,6 @@ constexpr Traits fence_traits{
     .family = "fence",
     .recipe = "file",
     .liveness = Liveness::process,
-    .fifo = false,
-    .shared = false,
-    .permits = false,
-    .detached = false,
-    .lock_delay = false,
-    .wakes = false,
     .native = true,
     .weakness = "one machine, or a filesystem whose flock(2) works for all of its users"};
 

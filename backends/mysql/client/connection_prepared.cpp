@@ -7,17 +7,11 @@
 #include <algorithm>
 #include "mysql/client/connection.hpp"
 #include "mysql/client/steps.hpp"
+#include "util/overloaded.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::mysql {
 namespace {
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
 
 std::string as_text(const Template& t, const Values& values) {
   std::string sql;

@@ -26,11 +26,11 @@ ForUpdateBackend::ForUpdateBackend(const Traits& traits, Options options)
 Result<void> ForUpdateBackend::check_server(const Facts& f) const {
   if (f.galera)
     return fail(
-        refuse("this server is a node of a Galera cluster, where row locks are known to one node "
+        cannot("this server is a node of a Galera cluster, where row locks are known to one node "
                "only; use recipe lease"));
   if (f.proxied)
     return fail(
-        refuse("behind a proxy that shares connections the owner of a transaction is unknown; "
+        cannot("behind a proxy that shares connections the owner of a transaction is unknown; "
                "connect to the server itself"));
   return {};
 }
@@ -62,7 +62,7 @@ Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, 
                     client_.options().where, o.table));
   if (c.error_number() == ER_NO_DEFAULT_FOR_FIELD)
     return fail(
-        refuse(fmt::format("table {} has no row for this key, and one cannot be made because other "
+        cannot(fmt::format("table {} has no row for this key, and one cannot be made because other "
                            "columns need values",
                            o.table)));
   return fail(std::move(made.error()));
@@ -74,7 +74,7 @@ Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, D
   if (const std::string& table = client_.options().table; !table.empty()) {
     TRY(engine, c.query("look at the table", engine_of(table), until));
     if (engine.text(1) == "NO")
-      return fail(refuse(
+      return fail(cannot(
           fmt::format("table {} is of engine {}, which locks no rows, so it would not exclude",
                       table, engine.text(0))));
   }

@@ -37,11 +37,11 @@ GetLockBackend::GetLockBackend(const Traits& traits, Options options)
 Result<void> GetLockBackend::check_server(const Facts& f) const {
   if (f.galera)
     return fail(
-        refuse("this server is a node of a Galera cluster, where named locks are known to one node "
+        cannot("this server is a node of a Galera cluster, where named locks are known to one node "
                "only; use recipe lease"));
   if (f.proxied)
     return fail(
-        refuse("behind a proxy that shares connections a named lock ends up with the next user of "
+        cannot("behind a proxy that shares connections a named lock ends up with the next user of "
                "the connection; connect to the server itself, or use recipe lease"));
   return {};
 }

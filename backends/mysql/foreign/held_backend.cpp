@@ -16,7 +16,7 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
   return client_.run<Released>(until, false, [&](Connection& c) -> Result<Released> {
     TRY(r, read_record(c, name, until));
     if (!r.held || (token && (!r.ours || r.fence != *token))) return Released::was_not_held;
-    if (!r.stays_because.empty()) return fail(refuse(r.stays_because));
+    if (!r.stays_because.empty()) return fail(cannot(r.stays_because));
     std::uint64_t session = r.conn;
     if (!r.ours) {
       TRY(stranger, session_of(c, name, until));

@@ -55,13 +55,11 @@ Result<void> HeldWaiter::connect() {
   connection_ = std::move(c);
   TRY_VOID(backend_.check_server(connection_->facts()));
   TRY_VOID(connection_->wait_timeout(request_.ttl, until));
-  return backend_.client_
-      .run_on<std::monostate>(*connection_, until, true,
-                              [&](Connection& s) -> Result<std::monostate> {
-                                TRY_VOID(backend_.prepare(s, name_, until));
-                                return std::monostate{};
-                              })
-      .map([](std::monostate) {});
+  const auto prepare = [&](Connection& s) {
+    return backend_.prepare(s, name_, until).map([] { return true; });
+  };
+  TRY_VOID(backend_.client_.run_on<bool>(*connection_, until, true, prepare));
+  return {};
 }
 
 std::optional<HolderView> HeldWaiter::holder(std::string& why) {

@@ -18,7 +18,7 @@ Result<void> NamedBackend::check_request(const Request& r) const {
   constexpr std::size_t longest = 255;  // the size of the column
   TRY_VOID(can_serve(traits_, r));
   if (name_of(r.key).size() > longest)
-    return fail(refuse(fmt::format("prefix and key have at most {} bytes", longest)));
+    return fail(cannot(fmt::format("prefix and key have at most {} bytes", longest)));
   return {};
 }
 

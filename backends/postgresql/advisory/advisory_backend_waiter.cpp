@@ -47,7 +47,7 @@ Result<void> AdvisoryWaiter::connect() {
   TRY(c, backend_.client_.connection(backend_.client_.usual_deadline()));
   connection_ = std::move(c);
   if (!connection_->facts().proxied) return {};
-  return fail(backend_.refuse(
+  return fail(backend_.cannot(
       "behind a pooler a lock ends up with the next user of the session; connect to the server "
       "itself, or use recipe lease"));
 }
