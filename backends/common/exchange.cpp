@@ -47,8 +47,7 @@ Error newer_record(std::string_view record, std::string_view where, unsigned lay
 
 Result<void> writable(const std::string& where, bool read_only) {
   if (!read_only) return {};
-  return fail(Errc::unavailable,
-              fmt::format("{} is read-only: locks live on the server that writes", where));
+  return fail(Errc::unavailable, "{} is read-only: locks live on the server that writes", where);
 }
 
 Error refused(Errc code, std::string_view what, std::string_view where, std::string_view text,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/lookup.hpp"
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
@@ -118,8 +117,8 @@ Lookup::Lookup(const std::string& host, std::uint16_t port, Deadline until)
   if (Found literal = resolve(host, AI_NUMERICHOST); literal.error != EAI_NONAME) {
     if (literal.error == 0) known_ = with_port(literal.addresses);
     else
-      known_ = fail(Errc::unavailable,
-                    fmt::format("cannot find host {}: {}", host, ::gai_strerror(literal.error)));
+      known_ =
+          fail(Errc::unavailable, "cannot find host {}: {}", host, ::gai_strerror(literal.error));
     return;
   }
   const Deadline now = Clock::now();
@@ -159,7 +158,7 @@ std::optional<Result<Addresses>> Lookup::answer() {
   if (!found || unanswered(found->error))
     if (const Addresses former = Names::all().former(host_); !former.empty())
       return known_ = with_port(former);
-  return known_ = fail(Errc::unavailable, fmt::format("cannot find host {}: {}", host_, why));
+  return known_ = fail(Errc::unavailable, "cannot find host {}: {}", host_, why);
 }
 
 Result<Addresses> look_up(const std::string& host, std::uint16_t port, Deadline until) {

@@ -106,7 +106,7 @@ void UrlItems::wrong(std::string_view item, std::string_view value, std::string_
 
 Result<void> UrlItems::verdict() const {
   if (wrong_.empty()) return {};
-  return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url_.redacted(), 300), wrong_));
+  return fail(Errc::usage, "backend URL {}: {}", quoted(url_.redacted(), 300), wrong_);
 }
 
 std::string_view UrlItems::text(std::string_view item) const {

@@ -80,16 +80,17 @@ Result<Access> judge_root(int fd, const std::string& path) {
   a.gid = st.st_gid;
   const bool world_writable = st.st_mode & S_IWOTH;
   if (world_writable && !(st.st_mode & S_ISVTX))
-    return fail(Errc::denied, fmt::format("lock directory {}: all users may write to it, so any of "
-                                          "them could replace a lock; use chmod o-w",
-                                          printable(path)));
+    return fail(Errc::denied,
+                "lock directory {}: all users may write to it, so any of "
+                "them could replace a lock; use chmod o-w",
+                printable(path));
   a.group = !world_writable && (st.st_mode & (S_ISGID | S_IWGRP)) &&
             (a.euid == 0 || member_of(st.st_gid));
   if (!a.group && st.st_uid != 0 && st.st_uid != a.euid)
     return fail(Errc::denied,
-                fmt::format("lock directory {}: belongs to {}; for a directory that several users "
-                            "share, give it a group that they are in and mode 2770",
-                            printable(path), user_name(st.st_uid)));
+                "lock directory {}: belongs to {}; for a directory that several users "
+                "share, give it a group that they are in and mode 2770",
+                printable(path), user_name(st.st_uid));
   return a;
 }
 
@@ -154,9 +155,8 @@ Result<Opened> open_child(const Opened& parent, const std::string& name, bool ma
   }
   if (!dir) {
     if (errno == ELOOP || errno == ENOTDIR)
-      return fail(
-          Errc::denied,
-          fmt::format("lock directory {}: is not a directory; it was replaced", printable(path)));
+      return fail(Errc::denied, "lock directory {}: is not a directory; it was replaced",
+                  printable(path));
     return fail_errno("lock directory", path, errno);
   }
   struct stat st {};
@@ -190,7 +190,7 @@ Result<void> give_rights(int fd, const Access& a, mode_t mode, std::string_view 
   struct stat st {};
   if (::fstat(fd, &st)) return fail_errno("lock directory", path, errno);
   if (st.st_uid != a.euid)
-    return fail(Errc::denied, fmt::format("{}: another user has replaced it", printable(path)));
+    return fail(Errc::denied, "{}: another user has replaced it", printable(path));
   if (a.group && st.st_gid != a.gid && ::fchown(fd, static_cast<uid_t>(-1), a.gid))
     return fail_errno("chgrp", path, errno);
   if ((st.st_mode & 07777) != mode && ::fchmod(fd, mode)) return fail_errno("chmod", path, errno);
@@ -208,8 +208,8 @@ Result<void> Access::admits(const struct stat& st, std::string_view path) const 
   const mode_t allowed = S_ISDIR(st.st_mode) ? (group ? 07775 : 07755) : file_mode();
   if (st.st_mode & 07777 & ~allowed)
     return fail(Errc::denied,
-                fmt::format("{}: has mode {:04o}, which lets others in; at most {:04o} is allowed",
-                            printable(path), st.st_mode & 07777, allowed & 0777));
+                "{}: has mode {:04o}, which lets others in; at most {:04o} is allowed",
+                printable(path), st.st_mode & 07777, allowed & 0777);
   return {};
 }
 
@@ -229,9 +229,9 @@ Result<Opened> Directory::open_root(bool make) const {
       if (why != ENOENT || ::stat(above.c_str(), &there) == 0)  // /proc returns ENOENT
         return fail_errno("create lock directory", path_, why);
       return fail(Errc::cannot_create,
-                  fmt::format("lock directory {}: {} does not exist either; only the last part of "
-                              "a directory that was named is made",
-                              printable(path_), printable(above)));
+                  "lock directory {}: {} does not exist either; only the last part of "
+                  "a directory that was named is made",
+                  printable(path_), printable(above));
     }
     if (make_root_ == Make::all && !make_parents(path_))
       return fail_errno("create lock directory", path_, errno);
@@ -244,10 +244,9 @@ Result<Opened> Directory::open_root(bool make) const {
   if (const auto net = network_filesystem(static_cast<unsigned long>(fs.f_type)); net && !netfs_)
     return fail(
         Errc::cannot_create,
-        fmt::format(
-            "lock directory {}: is on a network filesystem ({}), where locks do not reach other "
-            "hosts; use a local directory (-b file:/dir), or ?netfs=yes if only one host uses it",
-            printable(path_), *net));
+        "lock directory {}: is on a network filesystem ({}), where locks do not reach other "
+        "hosts; use a local directory (-b file:/dir), or ?netfs=yes if only one host uses it",
+        printable(path_), *net);
   return Opened{std::move(dir), access};
 }
 
@@ -262,8 +261,7 @@ Result<Opened> Directory::open_key(const std::string& name, bool make) const {
   if (!holder) return holder;
   if (!holder->dir) {
     if (make)
-      return fail(Errc::cannot_create,
-                  fmt::format("lock directory {}: does not exist", printable(path_)));
+      return fail(Errc::cannot_create, "lock directory {}: does not exist", printable(path_));
     return holder;
   }
   return open_child(*holder, name, make, path_of(name));

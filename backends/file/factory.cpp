@@ -42,7 +42,7 @@ struct Parsed : Settings {
 
 Result<Parsed> parse(const Url& url, const Traits& traits, const Settings& settings) {
   const auto refuse = [&](std::string_view what) {
-    return fail(Errc::usage, fmt::format("backend URL {}: {}", printable(url.redacted()), what));
+    return fail(Errc::usage, "backend URL {}: {}", printable(url.redacted()), what);
   };
   if (!url.hosts.empty() || !url.user.empty() || !url.password.empty())
     return refuse(

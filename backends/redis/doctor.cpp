@@ -41,8 +41,7 @@ class Examination {
         client_.request_any(line_, {"examine", script, std::move(keys), std::move(args)}, manner,
                             client_.options().op_timeout + std::chrono::seconds{1});
     if (!reply && reply.error().code == Errc::timed_out)
-      return fail(Errc::unavailable,
-                  fmt::format("examine {}: no answer in time", line_.at().text()));
+      return fail(Errc::unavailable, "examine {}: no answer in time", line_.at().text());
     return reply;
   }
   std::string config(const char* name) {  // empty: the right is missing

@@ -31,8 +31,8 @@ Result<void> RedisBackend::settle(std::optional<Lease>& owed) {
   if (!owed) return {};
   const auto answer = release(*owed, std::nullopt);
   if (!answer && retryable(answer.error().code) && Clock::now() < owed->deadline)
-    return fail(Errc::unavailable,
-                fmt::format("acquire at {}: a grant that was given back is still there", where()));
+    return fail(Errc::unavailable, "acquire at {}: a grant that was given back is still there",
+                where());
   owed.reset();
   return {};
 }
@@ -56,16 +56,16 @@ Result<Released> RedisBackend::force_released(const TimedReply& answer) const {
 
 Result<Released> RedisBackend::none_found(std::string_view what, const TimedReply& answer) const {
   if (answer.grace_left == Duration{}) return Released::was_not_held;
-  return fail(Errc::unavailable, fmt::format("{} at {}: no holder is found; {}", what, where(),
-                                             client_->unread(answer)));
+  return fail(Errc::unavailable, "{} at {}: no holder is found; {}", what, where(),
+              client_->unread(answer));
 }
 
 Result<void> RedisBackend::confirmed(std::string_view what, const TimedReply& answer,
                                      Errc otherwise) const {
   const unsigned wanted = options().replicas;
   if (answer.copies >= wanted) return {};
-  return fail(otherwise, fmt::format("{} at {}: only {} of {} replicas confirmed it", what, where(),
-                                     answer.copies, wanted));
+  return fail(otherwise, "{} at {}: only {} of {} replicas confirmed it", what, where(),
+              answer.copies, wanted);
 }
 
 Result<void> RedisBackend::remove(const std::string& slot, const std::string& lock,

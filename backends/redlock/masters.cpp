@@ -208,8 +208,8 @@ Result<void> Masters::all_different() const {
     for (std::size_t j = 0; j < i; ++j)
       if (nodes_[i].ready() && nodes_[j].ready() && !nodes_[i].facts().run_id.empty() &&
           nodes_[i].facts().run_id == nodes_[j].facts().run_id)
-        return fail(Errc::usage, fmt::format("{} and {} are the same server: it would vote twice",
-                                             nodes_[j].at().text(), nodes_[i].at().text()));
+        return fail(Errc::usage, "{} and {} are the same server: it would vote twice",
+                    nodes_[j].at().text(), nodes_[i].at().text());
   return {};
 }
 

@@ -36,7 +36,7 @@ Result<RedlockBackend::VoteRound> RedlockBackend::insist(
                               stragglers);
     if (decided(out.votes) || Clock::now() >= by) return out;
     if (auto why = hopeless(out.votes, masters_.majority()))
-      return fail(why->code, fmt::format("ask at {}: {}", where(), why->message));
+      return fail(why->code, "ask at {}: {}", where(), why->message);
     out.repeated = true;
     masters_.pause(std::min(by, later(Clock::now(), 10ms)));
   }
@@ -89,8 +89,8 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
   std::string why;
   for (const Vote& v : votes)
     if (v.failed()) why = ": " + v.why.message;
-  return fail(Errc::timed_out, fmt::format("renew at {}: only {} of {} masters renewed it{}",
-                                           where(), count(votes, kept), m.size(), why));
+  return fail(Errc::timed_out, "renew at {}: only {} of {} masters renewed it{}", where(),
+              count(votes, kept), m.size(), why);
 }
 
 // A majority has the lease now, so no other owner can have it. Masters without it are asked for
@@ -112,7 +112,7 @@ Result<Renewal> RedlockBackend::renewed(const Lease& lease, Duration ttl, const 
     meta = v.reply.text_at(5);
   }
   if (longer.token == 0)
-    return fail(Errc::protocol, fmt::format("renew at {}: no master knows its token", where()));
+    return fail(Errc::protocol, "renew at {}: no master knows its token", where());
   // masters that vote for us again get the mark, too
   if (revoked && !is_revoked(meta)) meta += stop_mark;
   masters_.send([&](std::size_t i) -> std::optional<Call> {
@@ -142,8 +142,7 @@ Error RedlockBackend::too_few_answered(std::string_view what, std::size_t answer
 Result<void> RedlockBackend::nothing_unread(std::string_view what, const NodeStates& states) const {
   const std::string why = unread(states);
   if (why.empty()) return {};
-  return fail(Errc::unavailable,
-              fmt::format("{} at {}: no holder is found; {}", what, where(), why));
+  return fail(Errc::unavailable, "{} at {}: no holder is found; {}", what, where(), why);
 }
 
 void RedlockBackend::undo(const Names& names, const std::string& vote, Duration ttl,
@@ -245,9 +244,10 @@ Result<Released> RedlockBackend::revoke(const Key& key) {
   const Leader leader = leader_of(states, m.majority());
   if (leader.votes < m.majority()) return Released::was_not_held;
   if (!leader.ours)
-    return fail(Errc::usage, fmt::format("--revoke: {} is held by another program, which cannot be "
-                                         "asked to stop",
-                                         printable(key.text())));
+    return fail(Errc::usage,
+                "--revoke: {} is held by another program, which cannot be "
+                "asked to stop",
+                printable(key.text()));
   const auto marked = [&](const Votes& v) { return count(v, &Vote::says_yes) >= m.majority(); };
   const auto no = [](const Vote& v) { return v.answered() && !v.says_yes(); };
   const auto is_over = [&](const Votes& v) { return !m.majority_without(count(v, no)); };
@@ -279,11 +279,10 @@ Result<Validity> RedlockBackend::check(const Key& key, const GrantId& id) {
       return fail(wrong_list(i, s->list));
   if (valid(votes)) return Validity::valid;
   if (stale(votes)) return Validity::stale;
-  return fail(
-      Errc::unavailable,
-      fmt::format("check at {}: no majority: {} masters have it, {} have not, {} do not answer",
-                  where(), count(votes, has), count(votes, has_not),
-                  m.size() - count(votes, &Vote::answered)));
+  return fail(Errc::unavailable,
+              "check at {}: no majority: {} masters have it, {} have not, {} do not answer",
+              where(), count(votes, has), count(votes, has_not),
+              m.size() - count(votes, &Vote::answered));
 }
 
 }  // namespace dlock::redlock

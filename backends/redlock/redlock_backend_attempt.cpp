@@ -126,9 +126,9 @@ class OneAttempt {
       // The masters that answer do not know the key, but silent ones may know another list.
       if (votes_[i].answered() || !(kept_[i] || (!known && !changes_))) continue;
       return fail(Errc::unavailable,
-                  fmt::format("{}: no vote; list_change=yes needs that of every master that was "
-                              "kept",
-                              masters_[i].at().text()));
+                  "{}: no vote; list_change=yes needs that of every master that was "
+                  "kept",
+                  masters_[i].at().text());
     }
     return {};
   }
@@ -155,11 +155,10 @@ class OneAttempt {
       ++both;
     }
     if (both * 2 >= before.size()) return {};
-    return fail(
-        Errc::usage,
-        fmt::format("{}: list_change=yes must keep at least half of the masters of this "
-                    "key, which are {}; {} keeps {} of {}",
-                    masters_[i].at().text(), printable(other.text), list_, both, before.size()));
+    return fail(Errc::usage,
+                "{}: list_change=yes must keep at least half of the masters of this "
+                "key, which are {}; {} keeps {} of {}",
+                masters_[i].at().text(), printable(other.text), list_, both, before.size());
   }
 
   // A request that changes the list needs all kept masters; every request needs a majority.

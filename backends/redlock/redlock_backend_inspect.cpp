@@ -66,8 +66,8 @@ Result<NodeStates> RedlockBackend::read_states(const Names& at, Votes* out) {
     if (round.votes[i].failed()) why = round.votes[i].why;
   }
   if (understood < m.majority())
-    return fail(why.code, fmt::format("look at {}: only {} of {} masters answered: {}", where(),
-                                      understood, m.size(), why.message));
+    return fail(why.code, "look at {}: only {} of {} masters answered: {}", where(), understood,
+                m.size(), why.message);
   if (out) *out = std::move(round.votes);
   return states;
 }

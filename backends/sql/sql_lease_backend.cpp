@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sql/sql_lease_backend.hpp"
-#include <fmt/format.h>
 #include <algorithm>
 
 namespace dlock {
@@ -159,8 +158,7 @@ Result<std::vector<std::string>> SqlLeaseBackend::names() {
 Result<RunStarts> SqlLeaseBackend::starts(const Key& key) {
   TRY(row, read_row(key));
   if (!row.exists)
-    return fail(Errc::protocol,
-                fmt::format("{}: there is no record of a lock that is held", where()));
+    return fail(Errc::protocol, "{}: there is no record of a lock that is held", where());
   return RunStarts{row.now, row.start};
 }
 

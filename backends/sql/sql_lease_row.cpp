@@ -39,9 +39,9 @@ Result<SqlLeaseRow> parse_row(const SqlRows& r, const std::string& where, Deadli
   if (r.rows.empty()) return row;
   if (r.text(7) != "1")
     return fail(Errc::usage,
-                fmt::format("table dlock_lock at {}: a record has layout {}, and this dlock knows "
-                            "layout 1 (a newer dlock wrote it: install that one on this host, too)",
-                            where, printable(r.text(7))));
+                "table dlock_lock at {}: a record has layout {}, and this dlock knows "
+                "layout 1 (a newer dlock wrote it: install that one on this host, too)",
+                where, printable(r.text(7)));
   const auto version = r.number<std::uint64_t>(0), fence = r.number<std::uint64_t>(1),
              revoked = r.number<std::uint64_t>(8);
   const auto now = r.number<Micros>(3), updated = r.number<Micros>(4);

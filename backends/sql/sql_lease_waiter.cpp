@@ -18,7 +18,6 @@
 //  reading; our next request, or the end of the lease, finds it.
 //  7. Stopped between READ and UPDATE: the version has moved, or our lease is old already, which
 //  its deadline says.
-#include <fmt/format.h>
 #include <algorithm>
 #include "sql/sql_lease_backend.hpp"
 
@@ -297,7 +296,7 @@ Result<bool> SqlLeaseWaiter::receive(Deadline end) {  // false: not yet
   }
   if (!*answer) {
     if (Clock::now() < answer_by) return false;
-    return fail(Errc::unavailable, fmt::format("wait at {}: no answer in time", session_->where()));
+    return fail(Errc::unavailable, "wait at {}: no answer in time", session_->where());
   }
   ++backend_.wakeups_;
   breaks_ = 0;

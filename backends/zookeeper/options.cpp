@@ -107,12 +107,13 @@ std::optional<std::string> wrong_path(std::string_view path) {
 Result<std::string> path_of(const Options& o, const Key& key) {
   const std::string name = o.native ? store_name(key) : key.text();
   if (!o.nested && name.find('/') != name.npos)
-    return fail(Errc::usage, fmt::format("--key {}: this recipe's lock is one node; a path goes "
-                                         "into the URL: /chroot or ?prefix=a/b/",
-                                         quoted(key.text())));
+    return fail(Errc::usage,
+                "--key {}: this recipe's lock is one node; a path goes "
+                "into the URL: /chroot or ?prefix=a/b/",
+                quoted(key.text()));
   std::string path = o.root + name;
   if (const auto what = wrong_path(path))
-    return fail(Errc::usage, fmt::format("--key {}: {}", quoted(key.text()), *what));
+    return fail(Errc::usage, "--key {}: {}", quoted(key.text()), *what);
   return path;
 }
 

@@ -34,8 +34,8 @@ class Crew {
     try {
       for (unsigned i = 0; i < clients; ++i) threads_.emplace_back(work, std::ref(arena_), i);
     } catch (const std::system_error&) {
-      return fail(Errc::unavailable, fmt::format("--clients {}: only {} threads could be made",
-                                                 clients, threads_.size()));
+      return fail(Errc::unavailable, "--clients {}: only {} threads could be made", clients,
+                  threads_.size());
     }
     return {};
   }
@@ -92,9 +92,9 @@ Result<void> Bench::open_empty(const Target& t) {
   TRY(there, list(*backend));
   if (!there.empty())
     return fail(Errc::usage,
-                fmt::format("--prefix {}: {} has keys below it ({}); only an empty one is used, "
-                            "because everything below it is removed at the end",
-                            quoted(plan_.prefix), backend->where(), quoted(there.front().key)));
+                "--prefix {}: {} has keys below it ({}); only an empty one is used, "
+                "because everything below it is removed at the end",
+                quoted(plan_.prefix), backend->where(), quoted(there.front().key));
   Histogram h;
   const Key key = key_of(t, plan_.scenarios.front(), 0);
   for (unsigned i = 0; i < bare_commands && !stopped(); ++i) {
@@ -116,8 +116,8 @@ Result<void> Bench::measure(const Target& t, Scenario s, Figures& f) {
   const Deadline patience = later(Clock::now(), to_connect + plan_.connect_timeout);
   while (!broken() && !arena.all_ready()) {
     if (Clock::now() >= patience)
-      return fail(Errc::unavailable, fmt::format("{}: only {} of {} clients are connected",
-                                                 title(t, s), arena.ready.load(), plan_.clients));
+      return fail(Errc::unavailable, "{}: only {} of {} clients are connected", title(t, s),
+                  arena.ready.load(), plan_.clients);
     sleep_until(patience, arena.event_fd(), signals_.fd());
   }
   arena.enter(Phase::warming);

@@ -133,8 +133,7 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
     if (signals.received() || Clock::now() >= too_late) {
       (void)waiter->cancel();
       if (signals.received()) return interrupted;
-      return fail(Errc::unavailable,
-                  fmt::format("crash: no grant within {}s", (plan.crash_ttl * 3 + 90s) / 1s));
+      return fail(Errc::unavailable, "crash: no grant within {}s", (plan.crash_ttl * 3 + 90s) / 1s);
     }
     answer = waiter->poll(1s);
     if (!answer && !retryable(answer.error().code)) return fail(answer.error());

@@ -30,20 +30,19 @@ std::optional<run::ProcessStat> default_caller() {
 Result<Fd> open_caller(std::optional<int> pid) {
   const auto who = pid ? run::process_stat(*pid) : default_caller();
   if (!who) {
-    if (pid) return fail(Errc::usage, fmt::format("--watch-pid: there is no process {}", *pid));
+    if (pid) return fail(Errc::usage, "--watch-pid: there is no process {}", *pid);
     return fail(
         Errc::usage,
         "acquire --keep: the parent process cannot be seen here; name one with --watch-pid");
   }
   Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, who->id.pid, 0)));
   if (!fd && errno != ESRCH)
-    return fail(Errc::unavailable, fmt::format("acquire --keep: process {} cannot be watched: {}",
-                                               who->id.pid, ::strerrordesc_np(errno)));
+    return fail(Errc::unavailable, "acquire --keep: process {} cannot be watched: {}", who->id.pid,
+                ::strerrordesc_np(errno));
   const auto again = run::process_stat(who->id.pid);
   if (!fd || !again || again->id != who->id)
-    return fail(Errc::usage,
-                fmt::format("acquire --keep: process {}, for which the lock would be, has ended",
-                            who->id.pid));
+    return fail(Errc::usage, "acquire --keep: process {}, for which the lock would be, has ended",
+                who->id.pid);
   return fd;
 }
 
@@ -53,11 +52,10 @@ Result<run::Outcome> command_acquire(const AcquireOptions& o) {
   TRY(store, choose_store(o));
   const bool outlives = store.traits->detached;
   if (!o.hold && !o.keep && !outlives)
-    return fail(
-        Errc::usage,
-        fmt::format("acquire: with recipe {} of {} no lock outlives its process; use --keep (a "
-                    "process in the background keeps it) or --hold (this one does)",
-                    store.traits->recipe, store.traits->family));
+    return fail(Errc::usage,
+                "acquire: with recipe {} of {} no lock outlives its process; use --keep (a "
+                "process in the background keeps it) or --hold (this one does)",
+                store.traits->recipe, store.traits->family);
   // Check this before anything is locked, and before run/ fills a closed descriptor with /dev/null.
   if (auto r = stdout_usable(); !r)
     return fail(r.error().code,

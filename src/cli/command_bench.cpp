@@ -185,8 +185,7 @@ class Page {
     if (path_.empty()) return {};
     const char* const why = errno == ENXIO ? "this FIFO has no reader" : std::strerror(errno);
     if (!file_)
-      return fail(Errc::cannot_create,
-                  fmt::format("{}: {}: {}", display_name(o, "html"), quoted(path_), why));
+      return fail(Errc::cannot_create, "{}: {}: {}", display_name(o, "html"), quoted(path_), why);
     ::fcntl(file_.get(), F_SETFL, 0);  // only the open must not block
     return {};
   }
@@ -198,8 +197,7 @@ class Page {
         ::fstat(file_.get(), &st) != 0 || !S_ISREG(st.st_mode) || ::ftruncate(file_.get(), 0) == 0;
     const int error = emptied ? write_all(file_.get(), page) : errno;
     if (!error) return {};
-    return fail(Errc::cannot_create,
-                fmt::format("--html: {}: {}", quoted(path_), ::strerrordesc_np(error)));
+    return fail(Errc::cannot_create, "--html: {}: {}", quoted(path_), ::strerrordesc_np(error));
   }
 
  private:

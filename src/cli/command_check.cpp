@@ -19,9 +19,9 @@ Result<Sequencer> parse_sequencer(std::string_view text, const Store& store) {
                     text.starts_with("v1:") ? "" : "; a key goes with --token, --handle or --key"));
   if (s->family != store.traits->family || s->recipe != store.traits->recipe)
     return fail(Errc::usage,
-                fmt::format("check: {} is a sequencer of {}.{}, but {} is {}.{}: name the same one",
-                            quoted(text), printable(s->family), printable(s->recipe), store.called,
-                            store.traits->family, store.traits->recipe));
+                "check: {} is a sequencer of {}.{}, but {} is {}.{}: name the same one",
+                quoted(text), printable(s->family), printable(s->recipe), store.called,
+                store.traits->family, store.traits->recipe);
   return s;
 }
 

@@ -50,16 +50,14 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
   TRY_VOID(print(text_of_key(view ? *view : free_key(key), opened)));
   const bool unheld = !view || holding(*view) == 0;
   if (unheld && view && !view->unknown_reason.empty())
-    return fail(Errc::unavailable,
-                fmt::format("release: {}: {}", printable(key.text()), view->unknown_reason));
+    return fail(Errc::unavailable, "release: {}: {}", printable(key.text()), view->unknown_reason);
   if (unheld)
-    return fail(Errc::usage,
-                fmt::format("release: {} is not held; --force needs --token N or --yes",
-                            printable(key.text())));
+    return fail(Errc::usage, "release: {} is not held; --force needs --token N or --yes",
+                printable(key.text()));
   const HolderView* const first = removable(*view);
   if (!first)
-    return fail(Errc::usage, fmt::format("release: --force: {}: {}", printable(key.text()),
-                                         view->holders.front().stays_because));
+    return fail(Errc::usage, "release: --force: {}: {}", printable(key.text()),
+                view->holders.front().stays_because);
   const FencingToken token = first->token;
   if (token == 0)
     return fail(Errc::usage,
@@ -67,9 +65,8 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
   if (!at_a_terminal())
     return fail(
         Errc::usage,
-        fmt::format(
-            "release: --force needs --token {} (this holder and no other) or --yes (all holders)",
-            token));
+        "release: --force needs --token {} (this holder and no other) or --yes (all holders)",
+        token);
   std::vector<FencingToken> chosen;
   for (const HolderView& h : view->holders)
     if (h.token != 0 && !h.ended() && h.stays_because.empty() &&
@@ -155,9 +152,9 @@ Result<run::Outcome> wait_for_end(const ReleaseOptions& o, const OpenStore& open
       if (!view) return fail(view.error());
       if (!holds)
         return fail(Errc::unavailable,
-                    fmt::format("release: {}: the store has lost the grant with token {}: "
-                                "whether its job has ended is unknown",
-                                printable(key.text()), newest));
+                    "release: {}: the store has lost the grant with token {}: "
+                    "whether its job has ended is unknown",
+                    printable(key.text()), newest);
       line.clear();
       if (!o.quiet) say(still_holds(*holds, key, *o.revoke_wait));
       return ended(status_busy);
@@ -209,10 +206,9 @@ Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
   if (!deaf) return {};
   const bool by_handle =
       deaf->who.kept_by == Identity::KeptBy::nobody && !is_min_hold_remainder(**view, *deaf);
-  return fail(Errc::usage,
-              fmt::format("release: --revoke: no process would read a request for {}: {}; use {}{}",
-                          printable(key.text()), why, by_handle ? "its --handle, or " : "",
-                          force_options(*deaf)));
+  return fail(
+      Errc::usage, "release: --revoke: no process would read a request for {}: {}; use {}{}",
+      printable(key.text()), why, by_handle ? "its --handle, or " : "", force_options(*deaf));
 }
 
 Result<run::Outcome> not_held(const ReleaseOptions& o, std::string_view key,
@@ -236,10 +232,9 @@ Result<run::Outcome> command_release(const ReleaseOptions& o) {
   TRY(opened, open_store(o));
   const Traits& t = *opened.store.traits;
   if (o.revoke && !t.revokes)
-    return fail(
-        Errc::usage,
-        fmt::format("release: --revoke: with recipe {} of {} a holder cannot be asked to stop",
-                    t.recipe, t.family));
+    return fail(Errc::usage,
+                "release: --revoke: with recipe {} of {} a holder cannot be asked to stop",
+                t.recipe, t.family);
 
   std::optional<Handle> handle;
   if (!o.force && !o.revoke) {

@@ -219,10 +219,10 @@ Result<void> fits_into_environment(const run::Plan& p) {
     const std::string_view variable = next_part(rest, '\0');
     if (variable.size() < longest) continue;
     return fail(Errc::usage,
-                fmt::format("run: --key: {} needs {} bytes for these keys and those of the runs "
-                            "around this one, and a variable has at most {}; use fewer or shorter "
-                            "keys, or --no-env",
-                            variable.substr(0, variable.find('=')), variable.size(), longest - 1));
+                "run: --key: {} needs {} bytes for these keys and those of the runs "
+                "around this one, and a variable has at most {}; use fewer or shorter "
+                "keys, or --no-env",
+                variable.substr(0, variable.find('=')), variable.size(), longest - 1);
   }
   return {};
 }
@@ -247,9 +247,9 @@ Result<Fd> open_watched(const RunCommandOptions& o) {
   pollfd ended{fd.get(), POLLIN, 0};
   if (fd && ::poll(&ended, 1, 0) == 0) return fd;
   if (fd || errno == ESRCH || errno == EINVAL || errno == ENOENT)
-    return fail(Errc::usage, fmt::format("--watch-pid: there is no process {}", *o.watch_pid));
-  return fail(Errc::unavailable, fmt::format("--watch-pid: process {} cannot be watched: {}",
-                                             *o.watch_pid, ::strerrordesc_np(errno)));
+    return fail(Errc::usage, "--watch-pid: there is no process {}", *o.watch_pid);
+  return fail(Errc::unavailable, "--watch-pid: process {} cannot be watched: {}", *o.watch_pid,
+              ::strerrordesc_np(errno));
 }
 
 }  // namespace

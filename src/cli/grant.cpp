@@ -40,15 +40,15 @@ Result<Handle> from_elsewhere(std::string_view text, std::string_view where, Err
   constexpr std::string_view begin = "--handle: ";
   std::string_view what = h.error().message;
   if (what.starts_with(begin)) what.remove_prefix(begin.size());
-  return fail(code, fmt::format("{}: {}", where, what));
+  return fail(code, "{}: {}", where, what);
 }
 
 Result<Handle> from_option(std::string_view value) {
   if (value == "-") {
     const auto text = read_line(STDIN_FILENO, no_deadline);
     if (!text)
-      return fail(Errc::usage, fmt::format("--handle -: cannot read standard input: {}",
-                                           ::strerrordesc_np(errno)));
+      return fail(Errc::usage, "--handle -: cannot read standard input: {}",
+                  ::strerrordesc_np(errno));
     return from_elsewhere(*text, "--handle -: standard input", Errc::usage);
   }
   if (!value.starts_with('@')) return Handle::parse(value);
@@ -57,10 +57,8 @@ Result<Handle> from_option(std::string_view value) {
   const std::string name = fmt::format("--handle @FILE: {}", dlock::quoted(path));
   const Fd fd = open_to_read(path);
   const auto text = fd ? read_line(fd.get(), later(Clock::now(), fifo_patience)) : std::nullopt;
-  if (!text && errno == ETIMEDOUT)
-    return fail(Errc::config, fmt::format("{}: this FIFO has no writer", name));
-  if (!text)
-    return fail(Errc::config, fmt::format("{} cannot be read: {}", name, ::strerrordesc_np(errno)));
+  if (!text && errno == ETIMEDOUT) return fail(Errc::config, "{}: this FIFO has no writer", name);
+  if (!text) return fail(Errc::config, "{} cannot be read: {}", name, ::strerrordesc_np(errno));
   return from_elsewhere(*text, name, Errc::config);
 }
 
@@ -81,9 +79,8 @@ Result<Handle> require_handle(const GrantOptions& o, const Store& s) {
   if (o.handle) {
     TRY(h, from_option(*o.handle));
     if (!of(h, s))
-      return fail(Errc::usage,
-                  fmt::format("--handle: it is a handle of {}.{}, but --backend is {}.{}", h.family,
-                              h.recipe, s.traits->family, s.traits->recipe));
+      return fail(Errc::usage, "--handle: it is a handle of {}.{}, but --backend is {}.{}",
+                  h.family, h.recipe, s.traits->family, s.traits->recipe);
     return h;
   }
   // NOLINT(concurrency-mt-unsafe): no thread exists
@@ -94,9 +91,8 @@ Result<Handle> require_handle(const GrantOptions& o, const Store& s) {
       o.verb == Verb::release
           ? "; without one, --revoke asks the holder to stop, and --force removes it"
           : "";
-  return fail(Errc::usage,
-              fmt::format("{}: --handle is missing, and DLOCK_HANDLE holds no handle of {}.{}{}",
-                          info(o.verb).name, s.traits->family, s.traits->recipe, without));
+  return fail(Errc::usage, "{}: --handle is missing, and DLOCK_HANDLE holds no handle of {}.{}{}",
+              info(o.verb).name, s.traits->family, s.traits->recipe, without);
 }
 
 std::string keeper_extra(const std::string& name) {

@@ -110,11 +110,10 @@ Result<run::Plan> make_plan(const TakingOptions& o, const Store& store, Keeping 
   if (o.handle) {
     TRY(handle, require_handle(o, store));
     if (!detached)
-      return fail(
-          Errc::usage,
-          fmt::format("--handle: with recipe {} of {} the lock ends with the process that took it, "
-                      "so no other can run a command under it; run it without --handle",
-                      store.traits->recipe, store.traits->family));
+      return fail(Errc::usage,
+                  "--handle: with recipe {} of {} the lock ends with the process that took it, "
+                  "so no other can run a command under it; run it without --handle",
+                  store.traits->recipe, store.traits->family);
     p.handle = std::move(handle);
   }
   if (o.once_per && o.once_per->calendar != run::OncePer::Calendar::none)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/say.hpp"
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 #include <charconv>
@@ -70,8 +69,7 @@ void say_warning(std::string_view message) {
 Result<void> print(std::string_view text) {
   const int error = write_without_sigpipe(STDOUT_FILENO, text);
   if (!error) return {};
-  return fail(Errc::cannot_create,
-              fmt::format("cannot write to standard output: {}", ::strerrordesc_np(error)));
+  return fail(Errc::cannot_create, "cannot write to standard output: {}", ::strerrordesc_np(error));
 }
 
 void fill_closed_descriptors() {

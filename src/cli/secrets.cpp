@@ -107,8 +107,7 @@ Result<void> all_useful(const StoreOptions& o, std::span<const Store> stores) {
           std::tuple{&kinds[1], "auth_file", &s.files.auth},
           std::tuple{&kinds[2], "sentinel_password_file", &s.files.sentinels}})
       if (const auto why = why_useless(*kind, s); !file->empty() && !why.empty())
-        return fail(s.blame, fmt::format("{}: {}: no use for {}: {}", s.called, s.url.redacted(),
-                                         item, why));
+        return fail(s.blame, "{}: {}: no use for {}: {}", s.called, s.url.redacted(), item, why);
   const auto judge = [&](const Kind& kind, const Given* g, Errc code,
                          std::string_view name) -> Result<void> {
     const Store* refusing = nullptr;
@@ -118,8 +117,8 @@ Result<void> all_useful(const StoreOptions& o, std::span<const Store> stores) {
       if (s.factory->access) refusing = &s;
     }
     if (!refusing) return {};
-    return fail(code, fmt::format("{}: no use for it at {}: {}", name, refusing->url.redacted(),
-                                  why_useless(kind, *refusing)));
+    return fail(code, "{}: no use for it at {}: {}", name, refusing->url.redacted(),
+                why_useless(kind, *refusing));
   };
   for (const Given& g : o.values)
     if (const Kind* kind = kind_of(g.option->name); kind && !g.off)

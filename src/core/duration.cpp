@@ -59,11 +59,10 @@ std::int64_t times(std::string_view whole, std::string_view fraction, std::int64
 
 Result<Duration> parse_duration(std::string_view text) {
   const auto bad = [&] {
-    return fail(
-        Errc::usage,
-        fmt::format("{} is not a duration; allowed are a number of seconds or numbers with the "
-                    "units us, ms, s, m, h, d and w, without spaces: 30, 500ms, 1.5h, 1h30m",
-                    quoted(text)));
+    return fail(Errc::usage,
+                "{} is not a duration; allowed are a number of seconds or numbers with the "
+                "units us, ms, s, m, h, d and w, without spaces: 30, 500ms, 1.5h, 1h30m",
+                quoted(text));
   };
   if (text.empty()) return bad();
   std::int64_t total = 0;
@@ -90,8 +89,8 @@ Result<Duration> parse_duration(std::string_view text) {
     rest.remove_prefix(unit.name.size());
     total += times(whole, fraction, unit.micros);
     if (total > longest)
-      return fail(Errc::usage, fmt::format("{} is too long a duration; at most 100 years (36525d)",
-                                           quoted(text)));
+      return fail(Errc::usage, "{} is too long a duration; at most 100 years (36525d)",
+                  quoted(text));
   }
   return Duration{total};
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failures. Expected outcomes (busy, lost, not held) are values of their own, never an Error.
 #pragma once
+#include <fmt/core.h>
 #include <string>
 #include <tl/expected.hpp>
 #include <utility>
@@ -38,6 +39,10 @@ using Result = tl::expected<T, Error>;
 
 inline tl::unexpected<Error> fail(Errc code, std::string message) {
   return tl::unexpected<Error>(Error{code, std::move(message)});
+}
+template <class... Values>
+tl::unexpected<Error> fail(Errc code, fmt::format_string<Values...> message, Values&&... values) {
+  return fail(code, fmt::format(message, std::forward<Values>(values)...));
 }
 inline tl::unexpected<Error> fail(Error e) { return tl::unexpected<Error>(std::move(e)); }
 

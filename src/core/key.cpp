@@ -34,8 +34,8 @@ Result<Key> Key::parse(std::string_view text) {
   const std::string wrong = what_is_wrong(text);
   if (wrong.empty()) return Key{std::string{text}};
   return fail(Errc::usage,
-              fmt::format("--key {} {}; a key is 1 to {} bytes of UTF-8 without control characters",
-                          quoted(text), wrong, longest_key));
+              "--key {} {}; a key is 1 to {} bytes of UTF-8 without control characters",
+              quoted(text), wrong, longest_key);
 }
 
 std::string sha256_hex(std::string_view bytes) {
@@ -62,7 +62,7 @@ std::string store_name(const Key& key) {
 
 Result<Key> key_from_store_name(std::string_view name) {
   const auto foreign = [&] {
-    return fail(Errc::usage, fmt::format("{} is not the stored name of a key", quoted(name)));
+    return fail(Errc::usage, "{} is not the stored name of a key", quoted(name));
   };
   const auto text = percent_decode(name);  // "%~" is not an escape, so a shortened name ends here
   if (!text) return foreign();

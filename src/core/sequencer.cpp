@@ -71,8 +71,8 @@ std::string Sequencer::text() const {
 
 Result<Sequencer> Sequencer::parse(std::string_view text) {
   const auto bad = [&](std::string_view what) {
-    return fail(Errc::usage, fmt::format("{} is not a sequencer ({}); allowed is {}", quoted(text),
-                                         what, sequencer_form));
+    return fail(Errc::usage, "{} is not a sequencer ({}); allowed is {}", quoted(text), what,
+                sequencer_form);
   };
   std::optional rest{text};
   if (next_field(rest) != "v1") return bad("it does not begin with v1:");
@@ -125,8 +125,8 @@ std::string Handle::text() const {
 Result<Handle> Handle::parse(std::string_view text) {
   // The input may be a secret: the message describes it, and never quotes it.
   const auto bad = [&](std::string_view what) {
-    return fail(Errc::usage, fmt::format("--handle: {}; allowed is what dlock acquire printed, {}",
-                                         what, handle_form));
+    return fail(Errc::usage, "--handle: {}; allowed is what dlock acquire printed, {}", what,
+                handle_form);
   };
   std::optional rest{text};
   if (next_field(rest) != "h1") return bad("it does not begin with h1:");
@@ -154,10 +154,9 @@ Result<Handle> Handle::parse(std::string_view text) {
 Result<FencingToken> parse_token(std::string_view text) {
   const auto token = parse_number<FencingToken>(text);
   if (!token || text.front() == '0')
-    return fail(
-        Errc::usage,
-        fmt::format("{} is not a fencing token; allowed is a number from 1 to 18446744073709551615",
-                    quoted(text)));
+    return fail(Errc::usage,
+                "{} is not a fencing token; allowed is a number from 1 to 18446744073709551615",
+                quoted(text));
   return *token;
 }
 

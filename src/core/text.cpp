@@ -65,8 +65,7 @@ Result<std::string> percent_decode(std::string_view text) {
     const int low = high < 0 ? -1 : hex_value(text[i + 2]);
     // The text may be a secret: the message names only the position.
     if (low < 0)
-      return fail(Errc::usage,
-                  fmt::format("the '%' at byte {} is not followed by two hex digits", i + 1));
+      return fail(Errc::usage, "the '%' at byte {} is not followed by two hex digits", i + 1);
     out += static_cast<char>(high * 16 + low);
     i += 2;
   }

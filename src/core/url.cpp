@@ -141,8 +141,8 @@ class Parser {
 
  private:
   tl::unexpected<Error> bad(std::string_view what) const {
-    return fail(Errc::usage, fmt::format("backend URL {}: {}",
-                                         quoted(redact_broken(text_), longest_shown), what));
+    return fail(Errc::usage, "backend URL {}: {}", quoted(redact_broken(text_), longest_shown),
+                what);
   }
   // Reports only the first error.
   void wrong(std::string what) {

@@ -85,8 +85,8 @@ std::string trace_line(const TraceHead& what, std::span<const Field> fields) {
 Result<Fd> open_lines(std::string_view option, const std::string& path) {
   Fd fd = open_to_write(path, O_APPEND, 0600);
   if (!fd)
-    return fail(Errc::cannot_create,
-                fmt::format("{} {}: {}", option, dlock::quoted(path), ::strerrordesc_np(errno)));
+    return fail(Errc::cannot_create, "{} {}: {}", option, dlock::quoted(path),
+                ::strerrordesc_np(errno));
   return fd;
 }
 

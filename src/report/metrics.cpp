@@ -123,8 +123,8 @@ Fd open_draft(const std::string& name) {
 Result<void> write(const std::string& path, const Key& key, bool begins, const Figures& figures,
                    const Outcome& outcome) {
   const auto failed = [&](const char* why) {
-    return fail(Errc::cannot_create,
-                fmt::format("--metrics-file {}: not updated: {}", dlock::quoted(path), why));
+    return fail(Errc::cannot_create, "--metrics-file {}: not updated: {}", dlock::quoted(path),
+                why);
   };
   struct stat there {};
   if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
@@ -168,9 +168,8 @@ Result<void> Metrics::write_end(const Outcome& outcome) {
   const std::string& file = plan_.output.metrics_file;
   if (file.empty()) return {};
   if (written_.valid() && written_.wait_for(2 * draft_patience) != std::future_status::ready)
-    return fail(Errc::cannot_create,
-                fmt::format("--metrics-file {}: not updated: the disk does not answer",
-                            dlock::quoted(file)));
+    return fail(Errc::cannot_create, "--metrics-file {}: not updated: the disk does not answer",
+                dlock::quoted(file));
   const auto seconds = [](Deadline from, Deadline to) {
     return std::chrono::duration<double>(to - from).count();
   };

@@ -86,8 +86,7 @@ Result<Fd> listen_as_keeper(std::string_view name) {
   const AbstractAddress at = address_of(name);
   Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd || ::bind(fd.get(), at.get(), at.size) != 0 || ::listen(fd.get(), 16) != 0)
-    return fail(Errc::unavailable,
-                fmt::format("no socket for the keeper: {}", ::strerrordesc_np(errno)));
+    return fail(Errc::unavailable, "no socket for the keeper: {}", ::strerrordesc_np(errno));
   return fd;
 }
 
@@ -95,25 +94,24 @@ Result<KeeperAnswer> query_keeper(const KeeperAddress& keeper, std::string_view 
                                   const Owner& owner) {
   const AbstractAddress at = address_of(keeper.name);
   const Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!fd) return fail(Errc::unavailable, fmt::format("no socket: {}", ::strerrordesc_np(errno)));
+  if (!fd) return fail(Errc::unavailable, "no socket: {}", ::strerrordesc_np(errno));
   give_up_after(fd.get(), patience);
   if (::connect(fd.get(), at.get(), at.size) != 0) {
     const int why = errno;
     if (why == ECONNREFUSED && is_dead(keeper)) return KeeperAnswer::not_held;
     if (why == ECONNREFUSED)
-      return fail(Errc::unavailable, fmt::format("the keeper of this lock, process {}, cannot be "
-                                                 "reached from this network namespace or host, and "
-                                                 "may be alive",
-                                                 keeper.pid));
-    return fail(Errc::unavailable,
-                fmt::format("the keeper cannot be reached: {}", ::strerrordesc_np(why)));
+      return fail(Errc::unavailable,
+                  "the keeper of this lock, process {}, cannot be "
+                  "reached from this network namespace or host, and "
+                  "may be alive",
+                  keeper.pid);
+    return fail(Errc::unavailable, "the keeper cannot be reached: {}", ::strerrordesc_np(why));
   }
   if (!trusted_peer(fd.get()))
     return fail(Errc::denied, "another user has taken the place of the keeper");
   const std::string request = fmt::format("{} {}", what, owner.hex());
   if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0)
-    return fail(Errc::timed_out,
-                fmt::format("the keeper does not listen: {}", ::strerrordesc_np(errno)));
+    return fail(Errc::timed_out, "the keeper does not listen: {}", ::strerrordesc_np(errno));
   const std::string reply = receive(fd.get());
   for (const KeeperAnswer a : {KeeperAnswer::done, KeeperAnswer::not_held})
     if (reply == answers[static_cast<std::size_t>(a)]) return a;

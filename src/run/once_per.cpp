@@ -50,9 +50,8 @@ Result<OncePer> OncePer::parse(std::string_view text) {
   if (d && *d > 0us) return OncePer{Calendar::none, *d};
   return fail(
       Errc::usage,
-      fmt::format(
-          "{} is neither a duration longer than 0 (30s, 5m, 1h30m) nor hour, day, week or month",
-          quoted(text)));
+      "{} is neither a duration longer than 0 (30s, 5m, 1h30m) nor hour, day, week or month",
+      quoted(text));
 }
 
 std::string OncePer::text() const {

@@ -94,9 +94,9 @@ Result<void> check_time_zone() {
   if (std::find(std::begin(utc), std::end(utc), zone) != std::end(utc)) return {};
   if (is_zone_file(zone) || PosixZone(zone).valid()) return {};
   return fail(Errc::config,
-              fmt::format("TZ: {} is neither a zone file (is tzdata installed?) nor a string of "
-                          "POSIX such as CET-1CEST",
-                          quoted(zone)));
+              "TZ: {} is neither a zone file (is tzdata installed?) nor a string of "
+              "POSIX such as CET-1CEST",
+              quoted(zone));
 }
 
 std::string time_zone_name() {

@@ -25,11 +25,9 @@ tl::unexpected<Error> does_not_fit(const Timing& t, const TimingOptions& options
   way("--kill-after", room(t.op_timeout), 0ms);
   if (room(0us) > 1ms && room(t.kill_after) < 1ms && room(t.op_timeout) < 0ms)
     ways += ", or shorten both";
-  return fail(
-      Errc::usage,
-      fmt::format("--ttl {} leaves {} for --op-timeout {} and --kill-after {}: use {}",
-                  format_duration(options.ttl), format_duration(std::max<Duration>(0us, room(0us))),
-                  format_duration(t.op_timeout), format_duration(t.kill_after), ways));
+  return fail(Errc::usage, "--ttl {} leaves {} for --op-timeout {} and --kill-after {}: use {}",
+              format_duration(options.ttl), format_duration(std::max<Duration>(0us, room(0us))),
+              format_duration(t.op_timeout), format_duration(t.kill_after), ways);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct List {
 };
 
 tl::unexpected<Error> bad(const Url& url, std::string_view what) {
-  return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url.redacted(), 300), what));
+  return fail(Errc::usage, "backend URL {}: {}", quoted(url.redacted(), 300), what);
 }
 
 // Returns a hint for schemes of other programs, such as mysql+pymysql of an ORM; empty: it is not

@@ -99,7 +99,7 @@ class FenceFile final : public Backend {
   Result<void> note();
   Result<void> write(std::string text, std::size_t slot);
   tl::unexpected<Error> refuse(Errc code, std::string_view why) const {
-    return fail(code, fmt::format("--state {}: {}", dlock::quoted(path_), why));
+    return fail(code, "--state {}: {}", dlock::quoted(path_), why);
   }
   tl::unexpected<Error> trouble(std::string_view what, int error) const {
     const bool denied = error == EACCES || error == EPERM || error == ELOOP;
@@ -203,11 +203,9 @@ Result<void> FenceFile::note() {
   const std::size_t old = slots[1] && (!slots[0] || slots[1]->number > slots[0]->number) ? 1 : 0;
   const FenceRecord newest = slots[old].value_or(FenceRecord{});
   if (token_ < newest.token)
-    return fail(
-        Errc::stale,
-        fmt::format(
-            "token {} is older than {}, the newest that {} has seen; the command was not run",
-            token_, newest.token, dlock::quoted(path_)));
+    return fail(Errc::stale,
+                "token {} is older than {}, the newest that {} has seen; the command was not run",
+                token_, newest.token, dlock::quoted(path_));
   // A record that the file shows may be in memory only: its writer may have died before the fsync.
   const std::uint64_t number = token_ == newest.token ? newest.number : newest.number + 1;
   if (number != newest.number) TRY_VOID(write(line_of({number, token_}), slots[old] ? 1 - old : 0));

@@ -22,10 +22,11 @@ class BorrowedWaiter final : public Waiter {
     Lease& lease = std::get<Kept>(answer).lease;
     // When the holding process is killed the lock would become free while the command still runs.
     if (lease.deadline == no_deadline)
-      return fail(Errc::usage, fmt::format("--handle: {} is held by a process (acquire --hold, "
-                                           "run) and ends with it, so no other "
-                                           "can run a command under it; take it with acquire",
-                                           printable(request_.key.text())));
+      return fail(Errc::usage,
+                  "--handle: {} is held by a process (acquire --hold, "
+                  "run) and ends with it, so no other "
+                  "can run a command under it; take it with acquire",
+                  printable(request_.key.text()));
     return Progress{Granted{std::move(lease)}};
   }
   Result<void> cancel() override { return {}; }
@@ -58,10 +59,11 @@ class Borrowed final : public Wrapped {
 // other request would wait for its own ancestor.
 Result<void> covers(const InheritedGrant& outer, const Request& r) {
   const auto refuse = [&](std::string_view held, std::string_view requested) {
-    return fail(Errc::usage, fmt::format("{} is held {} by this command's own dlock, so it can "
-                                         "never be taken {}: they would wait for each "
-                                         "other (--no-reentrant makes it an ordinary contender)",
-                                         printable(r.key.text()), held, requested));
+    return fail(Errc::usage,
+                "{} is held {} by this command's own dlock, so it can "
+                "never be taken {}: they would wait for each "
+                "other (--no-reentrant makes it an ordinary contender)",
+                printable(r.key.text()), held, requested);
   };
   const Mode mode = outer.lease.mode;
   if (mode == Mode::permit && r.mode == Mode::permit && outer.limit == r.limit) return {};

@@ -21,8 +21,7 @@ std::optional<Refusal> refusal(const Traits& t, const Request& r) {
 
 Result<void> can_serve(const Traits& t, const Request& r) {
   const auto refused = refusal(t, r);
-  return refused ? fail(Errc::usage, fmt::format("--{}: {}", refused->option, refused->why))
-                 : Result<void>{};
+  return refused ? fail(Errc::usage, "--{}: {}", refused->option, refused->why) : Result<void>{};
 }
 
 }  // namespace dlock

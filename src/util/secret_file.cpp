@@ -20,7 +20,7 @@ constexpr std::size_t longest_secret = 4096;
 constexpr int open_flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 tl::unexpected<Error> refuse(const std::string& path, std::string_view why) {
-  return fail(Errc::config, fmt::format("{}: {}", quoted(path), why));
+  return fail(Errc::config, "{}: {}", quoted(path), why);
 }
 
 bool is_ours_or_roots(const struct stat& st) { return st.st_uid == 0 || st.st_uid == ::geteuid(); }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/net/dial.hpp"
-#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -87,7 +86,7 @@ Result<Fd> Dial::step(Deadline now) {
       return Fd{};
     }
     if (!begun_.empty()) refused({Errc::unavailable, "no answer in time"});
-    return fail(last_.code, fmt::format("cannot connect to {}: {}", at_.text(), last_.message));
+    return fail(last_.code, "cannot connect to {}: {}", at_.text(), last_.message);
   }
 }
 
@@ -132,9 +131,8 @@ Result<void> Dial::begin_unix() {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (at_.socket.size() >= sizeof address.sun_path)
-    return fail(Errc::usage,
-                fmt::format("cannot connect to {}: the path of a unix socket has at most {} bytes",
-                            at_.text(), sizeof address.sun_path - 1));
+    return fail(Errc::usage, "cannot connect to {}: the path of a unix socket has at most {} bytes",
+                at_.text(), sizeof address.sun_path - 1);
   std::memcpy(address.sun_path, at_.socket.c_str(), at_.socket.size() + 1);
   begin(reinterpret_cast<const sockaddr*>(&address), sizeof address, AF_UNIX);
   return {};

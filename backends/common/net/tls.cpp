@@ -32,12 +32,12 @@ Result<void> trust(SSL_CTX* context, const std::string& ca) {
     return {};
   }
   if (const char* why = why_unusable(ca, true))
-    return fail(Errc::config, fmt::format("--tls-ca {}: {}", ca, why));
+    return fail(Errc::config, "--tls-ca {}: {}", ca, why);
   struct stat s {};
   const bool directory = ::stat(ca.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
   if ((directory ? SSL_CTX_load_verify_dir(context, ca.c_str())
                  : SSL_CTX_load_verify_file(context, ca.c_str())) != 1)
-    return fail(Errc::config, fmt::format("--tls-ca {}: {}", ca, reason()));
+    return fail(Errc::config, "--tls-ca {}: {}", ca, reason());
   return {};
 }
 
@@ -47,14 +47,13 @@ Result<void> identify(SSL_CTX* context, const std::string& cert, const std::stri
   if (cert.empty()) return {};
   for (const auto& [option, path] : {std::pair{"--tls-cert", &cert}, std::pair{"--tls-key", &key}})
     if (const char* why = why_unusable(*path, false))
-      return fail(Errc::config, fmt::format("{} {}: {}", option, *path, why));
+      return fail(Errc::config, "{} {}: {}", option, *path, why);
   if (SSL_CTX_use_certificate_chain_file(context, cert.c_str()) != 1)
-    return fail(Errc::config, fmt::format("--tls-cert {}: {}", cert, reason()));
+    return fail(Errc::config, "--tls-cert {}: {}", cert, reason());
   if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1)
-    return fail(Errc::config, fmt::format("--tls-key {}: {}", key, reason()));
+    return fail(Errc::config, "--tls-key {}: {}", key, reason());
   if (SSL_CTX_check_private_key(context) != 1)
-    return fail(Errc::config,
-                fmt::format("--tls-key {} does not belong to --tls-cert {}", key, cert));
+    return fail(Errc::config, "--tls-key {} does not belong to --tls-cert {}", key, cert);
   return {};
 }
 
@@ -70,7 +69,7 @@ Result<TlsContext> TlsContext::create(const TlsOptions& options) {
   TlsContext made;
   made.context_.reset(SSL_CTX_new(TLS_client_method()));
   SSL_CTX* context = made.context_.get();
-  if (!context) return fail(Errc::internal, fmt::format("TLS cannot be initialised: {}", reason()));
+  if (!context) return fail(Errc::internal, "TLS cannot be initialised: {}", reason());
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_default_passwd_cb(context, no_passphrase);
   made.options_ = options;
@@ -114,9 +113,8 @@ Result<bool> Tls::handshake(std::string_view wire, std::string& out) {
   const bool outdated =
       verdict == X509_V_ERR_CERT_HAS_EXPIRED || verdict == X509_V_ERR_CERT_NOT_YET_VALID;
   if (verdict != X509_V_OK)
-    return fail(Errc::denied,
-                fmt::format("certificate refused: {}{}", X509_verify_cert_error_string(verdict),
-                            outdated ? "" : fmt::format(" ({})", tls_advice)));
+    return fail(Errc::denied, "certificate refused: {}{}", X509_verify_cert_error_string(verdict),
+                outdated ? "" : fmt::format(" ({})", tls_advice));
   const unsigned long code = ERR_peek_error();
   const bool plain = ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER ||
                      ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST;
@@ -128,7 +126,7 @@ Result<void> Tls::encrypt(std::string_view plain, std::string& out) {
   ERR_clear_error();
   std::size_t written = 0;
   if (!plain.empty() && SSL_write_ex(ssl_.get(), plain.data(), plain.size(), &written) != 1)
-    return fail(Errc::unavailable, fmt::format("TLS: {}", reason()));
+    return fail(Errc::unavailable, "TLS: {}", reason());
   drain(out);
   return {};
 }
@@ -151,7 +149,7 @@ Result<bool> Tls::decrypt(std::string_view wire, std::string& plain, std::string
       why == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED || why == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE ||
       why == SSL_R_TLSV1_ALERT_UNKNOWN_CA || why == SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN ||
       why == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED || why == SSL_R_TLSV1_ALERT_ACCESS_DENIED;
-  return fail(refused ? Errc::denied : Errc::unavailable, fmt::format("TLS: {}", reason()));
+  return fail(refused ? Errc::denied : Errc::unavailable, "TLS: {}", reason());
 }
 
 }  // namespace dlock

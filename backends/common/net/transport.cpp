@@ -113,8 +113,7 @@ Result<bool> Transport::read_wire(std::string& to) {
     }
     if (n == 0) return fail(Errc::unavailable, "the server closed the connection");
     if (errno == EAGAIN) return false;
-    if (errno != EINTR)
-      return fail(Errc::unavailable, fmt::format("connection lost: {}", std::strerror(errno)));
+    if (errno != EINTR) return fail(Errc::unavailable, "connection lost: {}", std::strerror(errno));
   }
 }
 

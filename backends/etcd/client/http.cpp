@@ -103,8 +103,8 @@ Result<void> Http::open(Deadline until, Deadline heard_by) {
     }
     const Deadline by = transport_.received() ? until : std::min(until, heard_by);
     if (Clock::now() >= by)
-      return fail(Errc::unavailable, fmt::format("cannot connect to {}: no {} in time", host_,
-                                                 asked ? "answer" : "TLS handshake"));
+      return fail(Errc::unavailable, "cannot connect to {}: no {} in time", host_,
+                  asked ? "answer" : "TLS handshake");
     (void)wait_for(fd(), events(), {std::min(by, poll_until())});
   }
 }

@@ -21,8 +21,7 @@ Result<std::optional<RunStart>> parse_start(const KeyValues& found) {
   const auto at = parse_number<std::int64_t>(next_part(text, ' '));
   const auto until = parse_number<std::int64_t>(text);
   if (at && until) return RunStart{*at, *until};
-  return fail(Errc::usage,
-              fmt::format("key {} is no note of a start: delete it", dlock::quoted(found[0].key)));
+  return fail(Errc::usage, "key {} is no note of a start: delete it", dlock::quoted(found[0].key));
 }
 
 // `TOKEN KEY LASTRUN`

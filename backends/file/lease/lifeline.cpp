@@ -24,10 +24,9 @@ Result<struct stat> fifo_alone(int fd, const std::string& path) {
   struct stat st {};
   if (::fstat(fd, &st)) return fail_errno("open", path, errno);
   if (!S_ISFIFO(st.st_mode))
-    return fail(Errc::denied, fmt::format("{}: is not a FIFO of dlock's", printable(path)));
+    return fail(Errc::denied, "{}: is not a FIFO of dlock's", printable(path));
   if (st.st_nlink > 1)
-    return fail(Errc::denied,
-                fmt::format("{}: has {} names (hard links)", printable(path), st.st_nlink));
+    return fail(Errc::denied, "{}: has {} names (hard links)", printable(path), st.st_nlink);
   return st;
 }
 

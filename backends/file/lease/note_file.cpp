@@ -29,8 +29,7 @@ Result<std::optional<std::string>> read(const LifelineDir& place, const char* na
   if (!file) return fail_errno("open", path, errno);
   struct stat st {};
   if (::fstat(file.get(), &st)) return fail_errno("open", path, errno);
-  if (!S_ISREG(st.st_mode))
-    return fail(Errc::denied, fmt::format("{}: is not a regular file", printable(path)));
+  if (!S_ISREG(st.st_mode)) return fail(Errc::denied, "{}: is not a regular file", printable(path));
   TRY_VOID(place.access.admits(st, path));
   std::string text(longest, '\0');
   const ssize_t n = ::pread(file.get(), text.data(), text.size(), 0);
@@ -83,8 +82,8 @@ Result<void> write(const LifelineDir& place, const char* name, const std::string
     const int why = unwritten != 0 ? unwritten : errno;
     ::unlinkat(place.dir, made.c_str(), 0);
     if (deleted)
-      return fail(Errc::unavailable,
-                  fmt::format("{}: the state beside it was deleted meanwhile", printable(path)));
+      return fail(Errc::unavailable, "{}: the state beside it was deleted meanwhile",
+                  printable(path));
     return fail_errno("write", path, why);
   }
   return {};
@@ -107,8 +106,8 @@ bool parse(std::string_view text, std::string_view magic, Number&... numbers) {
 }
 
 tl::unexpected<Error> strange(const LifelineDir& place, const char* name) {
-  return fail(Errc::protocol, fmt::format("{}: is not what this version of dlock writes",
-                                          printable(note_path(place, name))));
+  return fail(Errc::protocol, "{}: is not what this version of dlock writes",
+              printable(note_path(place, name)));
 }
 
 }  // namespace

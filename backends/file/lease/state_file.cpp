@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "file/lease/state_file.hpp"
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <algorithm>
@@ -67,10 +66,9 @@ void StateFile::close() noexcept {
 Result<void> fits_under_limit(const std::string& path, std::uint64_t needed) {
   rlimit most{};
   if (::getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur >= needed) return {};
-  return fail(
-      Errc::cannot_create,
-      fmt::format("{}: needs a file size limit (ulimit -f) of at least {} KiB, and it is {} KiB",
-                  printable(path), needed / 1024, most.rlim_cur / 1024));
+  return fail(Errc::cannot_create,
+              "{}: needs a file size limit (ulimit -f) of at least {} KiB, and it is {} KiB",
+              printable(path), needed / 1024, most.rlim_cur / 1024);
 }
 
 // False: absent.
@@ -110,19 +108,18 @@ Result<bool> StateFile::open_once(Make make, bool& vanished) {
       ::fchmodat(opened.dir.get(), "state", 0600, AT_SYMLINK_NOFOLLOW) == 0)
     file = try_open(0);  // it was made under a umask that forbids even its owner
   if (!file && errno == ELOOP)
-    return fail(Errc::denied, fmt::format("{}: is a symbolic link, which dlock does not follow",
-                                          printable(path_)));
+    return fail(Errc::denied, "{}: is a symbolic link, which dlock does not follow",
+                printable(path_));
   if (!file && errno == EISDIR)
-    return fail(Errc::denied, fmt::format("{}: is not a regular file", printable(path_)));
+    return fail(Errc::denied, "{}: is not a regular file", printable(path_));
   vanished = !file && errno == ENOENT;
   if (!file) return fail_errno("open", path_, errno);
   struct stat st {};
   if (::fstat(file.get(), &st)) return fail_errno("open", path_, errno);
   if (!S_ISREG(st.st_mode))
-    return fail(Errc::denied, fmt::format("{}: is not a regular file", printable(path_)));
+    return fail(Errc::denied, "{}: is not a regular file", printable(path_));
   if (st.st_nlink > 1)
-    return fail(Errc::denied,
-                fmt::format("{}: has {} names (hard links)", printable(path_), st.st_nlink));
+    return fail(Errc::denied, "{}: has {} names (hard links)", printable(path_), st.st_nlink);
   TRY_VOID(opened.access.admits(st, path_));
   if (::fstat(opened.dir.get(), &dir_stat_)) return fail_errno("open", dir_path_, errno);
   access_ = opened.access;
@@ -179,18 +176,17 @@ Result<StateFile::Loaded> StateFile::newest(bool& torn) {
   for (int i : {0, 1})
     if (kind(i) == Header::Kind::other_version)
       return fail(Errc::usage,
-                  fmt::format("{}: has layout {}, and this dlock knows layout 1 (a newer dlock "
-                              "wrote it: install that one on this host, too)",
-                              printable(path_), layout_of(slots[i].text)));
+                  "{}: has layout {}, and this dlock knows layout 1 (a newer dlock "
+                  "wrote it: install that one on this host, too)",
+                  printable(path_), layout_of(slots[i].text));
   int order[2] = {0, 1};
   if (slots[1].header.seq > slots[0].header.seq) std::swap(order[0], order[1]);
   for (const int i : order) {
     if (kind(i) != Header::Kind::good || !read_body(i, slots[i])) continue;
     auto record = decoded();
     if (!record)
-      return fail(
-          Errc::protocol,
-          fmt::format("{}: has a line that this version of dlock does not know", printable(path_)));
+      return fail(Errc::protocol, "{}: has a line that this version of dlock does not know",
+                  printable(path_));
     seq_ = slots[i].header.seq;
     return Loaded{std::move(*record), false};
   }
@@ -227,9 +223,8 @@ Result<void> StateFile::tolerate_damage() const {
     return {};
   return fail(
       Errc::protocol,
-      fmt::format(
-          "{}: is damaged, so its holders are unknown; when no job runs under it, delete the file",
-          printable(path_)));
+      "{}: is damaged, so its holders are unknown; when no job runs under it, delete the file",
+      printable(path_));
 }
 
 Result<StateFile::Loaded> StateFile::load() {
@@ -243,8 +238,7 @@ Result<StateFile::Loaded> StateFile::load() {
 Result<StateFile::Loaded> StateFile::reload() {
   if (seq_ == 0) return Loaded{{}, true};
   auto record = decoded();
-  if (!record)
-    return fail(Errc::internal, fmt::format("{}: was read once but not twice", printable(path_)));
+  if (!record) return fail(Errc::internal, "{}: was read once but not twice", printable(path_));
   return Loaded{std::move(*record), false};
 }
 
@@ -311,15 +305,14 @@ Result<void> StateFile::commit(const KeyRecord& record) {
   const LockState& state = record.state;
   const bool joined = state.next_ticket != next_ticket_;
   if (!record.tail.empty() && joined && loaded_.empty() != record.joins.has_value())
-    return fail(Errc::internal, fmt::format("{}: a waiter came before those of its tail were known",
-                                            printable(path_)));
+    return fail(Errc::internal, "{}: a waiter came before those of its tail were known",
+                printable(path_));
   const Written next = planned(record, joined);
   encode(record, next.in_slot, next.tail, seq_ + 1, buffer_);
   const std::string_view body = std::string_view{buffer_}.substr(header_size);
   if (seq_ != 0 && body == body_) return {};
   if (buffer_.size() > static_cast<std::size_t>(slot_size) || next.tail.end > tail_size)
-    return fail(Errc::unavailable,
-                fmt::format("{}: too many waiters for this key", printable(path_)));
+    return fail(Errc::unavailable, "{}: too many waiters for this key", printable(path_));
   // space for a waiter that joins behind the tail is reserved already
   if (seq_ == 0 || (joined && !record.joins)) TRY_VOID(reserve(record, !next.tail.empty()));
   TRY_VOID(write_tail(next));

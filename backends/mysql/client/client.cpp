@@ -50,14 +50,13 @@ Result<void> Client::same_cluster(const Connection& c) {
   const auto refuse = [&](std::string_view what) {
     return fail(
         Errc::usage,
-        fmt::format(
-            "{}: {}; several hosts in a URL are nodes of one Galera cluster, so name one server",
-            options_.where, what));
+        "{}: {}; several hosts in a URL are nodes of one Galera cluster, so name one server",
+        options_.where, what);
   };
   const std::string& found = c.facts().cluster;
   if (!c.facts().galera) return refuse(fmt::format("{} is no node of a Galera cluster", c.where()));
   if (found.empty() || found == none)
-    return fail(Errc::unavailable, fmt::format("{} has not joined its cluster", c.where()));
+    return fail(Errc::unavailable, "{} has not joined its cluster", c.where());
   if (cluster_.empty()) {
     cluster_ = found;
     cluster_at_ = c.where();

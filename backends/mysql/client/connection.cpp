@@ -77,7 +77,7 @@ Error Connection::error(std::string_view what, unsigned number, const char* text
 
 Result<void> Connection::send(std::string_view what, std::string_view sql) {
   if (broken_ || !handle_)
-    return fail(Errc::unavailable, fmt::format("{} at {}: the connection is gone", what, where_));
+    return fail(Errc::unavailable, "{} at {}: the connection is gone", what, where_);
   error_number_ = 0;
   what_ = what;
   answer_ = {};

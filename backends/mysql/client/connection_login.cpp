@@ -219,7 +219,7 @@ Result<void> Connection::connect(const Options& o, const std::string& address, D
   }
   if (o.tls && !::mysql_get_ssl_cipher(handle_)) {
     broken_ = true;
-    return fail(Errc::denied, fmt::format("connect at {}: the server does not speak TLS", where_));
+    return fail(Errc::denied, "connect at {}: the server does not speak TLS", where_);
   }
   return {};
 }
@@ -255,9 +255,10 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   };
   // A list that was cut would hide what decides.
   if (value("sql_select_limit") != std::to_string(UINT64_MAX))
-    return fail(Errc::protocol, fmt::format("connect at {}: sql_select_limit cannot be set for the "
-                                            "session, so answers are incomplete",
-                                            where_));
+    return fail(Errc::protocol,
+                "connect at {}: sql_select_limit cannot be set for the "
+                "session, so answers are incomplete",
+                where_);
   facts_.version = value("version");
   if (const double seconds = std::strtod(value("timestamp").c_str(), nullptr); seconds > 0) {
     facts_.clock = static_cast<Micros>(seconds * 1e6);

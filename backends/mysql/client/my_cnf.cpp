@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/client/my_cnf.hpp"
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <cerrno>
 #include <cstdlib>
@@ -84,23 +83,21 @@ Result<ClientDefaults> client_defaults_from(const std::string& path) {
   const Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (!fd) {
     if (errno == ENOENT || errno == ENOTDIR || errno == EACCES) return ClientDefaults{};
-    return fail(Errc::config, fmt::format("{}: {}", printable(path), std::strerror(errno)));
+    return fail(Errc::config, "{}: {}", printable(path), std::strerror(errno));
   }
   struct stat s {};
   if (::fstat(fd.get(), &s) != 0 || !S_ISREG(s.st_mode)) return ClientDefaults{};
   if (const std::string why = why_untrusted(fd.get(), {.forbidden = Trust::others_write});
       !why.empty())
-    return fail(Errc::config, fmt::format("{}: {}", printable(path), why));
+    return fail(Errc::config, "{}: {}", printable(path), why);
   std::string text(largest, '\0');
   const ssize_t n = ::read(fd.get(), text.data(), text.size());
-  if (n < 0)
-    return fail(Errc::config, fmt::format("{}: {}", printable(path), std::strerror(errno)));
+  if (n < 0) return fail(Errc::config, "{}: {}", printable(path), std::strerror(errno));
   text.resize(static_cast<std::size_t>(n));
   auto found = parse_client_defaults(text);
   if (found.password && (s.st_mode & (S_IRGRP | S_IROTH)) != 0)
-    return fail(Errc::config,
-                fmt::format("{}: it holds a password, and others may read it (chmod 600)",
-                            printable(path)));
+    return fail(Errc::config, "{}: it holds a password, and others may read it (chmod 600)",
+                printable(path));
   return found;
 }
 

@@ -84,7 +84,7 @@ class Parser {
     if (!made_.tls) return {};
     for (const std::string* path : {&made_.tls->key, &made_.tls->cert, &made_.tls->ca})
       if (const char* why = why_unusable(*path, path == &made_.tls->ca))
-        return fail(Errc::config, fmt::format("{}: {}", quoted(*path), why));
+        return fail(Errc::config, "{}: {}", quoted(*path), why);
     return {};
   }
 

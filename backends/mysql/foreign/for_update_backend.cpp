@@ -56,10 +56,9 @@ Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, 
   auto made = c.query("make the row", sql, until);
   if (made || c.error_number() == ER_DUP_ENTRY) return {};
   if (c.error_number() == ER_NO_SUCH_TABLE && !o.table.empty())
-    return fail(
-        Errc::cannot_create,
-        fmt::format("{}: there is no table {}; it belongs to the program that is to be excluded",
-                    client_.options().where, o.table));
+    return fail(Errc::cannot_create,
+                "{}: there is no table {}; it belongs to the program that is to be excluded",
+                client_.options().where, o.table);
   if (c.error_number() == ER_NO_DEFAULT_FOR_FIELD)
     return fail(
         cannot(fmt::format("table {} has no row for this key, and one cannot be made because other "

@@ -31,7 +31,7 @@ Result<SqlRows> all_of(Connection& c, std::string_view what, unsigned statements
                        Result<SqlRows> r) {
   if (!r || r->results == statements) return r;
   c.why_untrusted();
-  return fail(Errc::timed_out, fmt::format("{}: an answer is missing", what));
+  return fail(Errc::timed_out, "{}: an answer is missing", what);
 }
 
 std::string hold_name(const Owner& o) { return "dl:" + o.hex(); }

@@ -50,8 +50,7 @@ std::string seal(std::string_view owner) { return fmt::format("hashtextextended(
 
 Result<std::string> lock_value(std::string_view kind, std::string_view text) {
   const auto wrong = [&](std::string_view allowed) {
-    return fail(Errc::usage,
-                fmt::format("key {}: with ?key={} it is {}", quoted(text), kind, allowed));
+    return fail(Errc::usage, "key {}: with ?key={} it is {}", quoted(text), kind, allowed);
   };
   if (kind == "int8") {
     const auto number = parse_number<std::int64_t>(text);

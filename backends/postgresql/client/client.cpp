@@ -62,9 +62,10 @@ Result<std::unique_ptr<SqlSession>> Client::open(const Duration* share) {
 
 Result<void> Client::prepare_session(SqlSession& s, bool any, Deadline) {
   if (any || !as_connection(s).facts().read_only) return {};
-  return fail(Errc::unavailable, fmt::format("{} is read-only (a standby, or made so): locks live "
-                                             "on the server that writes",
-                                             s.where()));
+  return fail(Errc::unavailable,
+              "{} is read-only (a standby, or made so): locks live "
+              "on the server that writes",
+              s.where());
 }
 
 void Client::give_back(std::unique_ptr<SqlSession> s) {

@@ -56,7 +56,7 @@ Result<void> Connection::flush(Deadline until) {
 
 Result<void> Connection::send(std::string_view what, std::span<const Call> calls, Deadline until) {
   if (broken_ || !handle_)
-    return fail(Errc::unavailable, fmt::format("{} at {}: the connection is gone", what, where_));
+    return fail(Errc::unavailable, "{} at {}: the connection is gone", what, where_);
   if (under_way()) return fail(Errc::internal, "an answer is under way");
   what_ = what;
   sqlstate_.clear();

@@ -98,9 +98,10 @@ Result<void> Connection::connect(const Options& o, const Address* address, Deadl
     return fail(as_login_error(where_, ::PQerrorMessage(handle_)));
   // libpq prefers an address from elsewhere to the socket. Nothing was sent there.
   if (!at_.socket.empty() && !is_local(::PQsocket(handle_)))
-    return fail(Errc::config, fmt::format("connect at {}: PGHOSTADDR, or hostaddr of a service, "
-                                          "names an address that would count instead",
-                                          where_));
+    return fail(Errc::config,
+                "connect at {}: PGHOSTADDR, or hostaddr of a service, "
+                "names an address that would count instead",
+                where_);
   for (auto state = PGRES_POLLING_WRITING; state != PGRES_POLLING_OK;) {
     pollfd p{::PQsocket(handle_),
              static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};

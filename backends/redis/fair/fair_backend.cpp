@@ -76,9 +76,8 @@ Result<Released> FairBackend::revoke(const Key& key) {
   for (const HolderView& h : view ? view->holders : std::vector<HolderView>{})
     if (!h.vanished) newest = std::max(newest, h.token);
   if (newest == 0 && view && !view->unknown_reason.empty())
-    return fail(Errc::unavailable,
-                fmt::format("ask the holder to stop at {}: no holder is found; {}", where(),
-                            view->unknown_reason));
+    return fail(Errc::unavailable, "ask the holder to stop at {}: no holder is found; {}", where(),
+                view->unknown_reason);
   if (newest == 0) return Released::was_not_held;
   TRY(answer, call("ask the holder to stop", scripts::revoke, key,
                    {fmt::format_int(newest).str(), Identity::mine("").encode()}));

@@ -237,8 +237,8 @@ FairWaiter::Step FairWaiter::receive_wake(Deadline end) {
     const Error e = line->why();
     client_.invalidate(std::move(line));
     if (++breaks_ <= most_breaks) return go_on;
-    return fail(e.code == Errc::timed_out ? Errc::unavailable : e.code,
-                fmt::format("acquire at {}: {}", where, e.message));
+    return fail(e.code == Errc::timed_out ? Errc::unavailable : e.code, "acquire at {}: {}", where,
+                e.message);
   }
   if (!reply->is(Reply::Type::error)) {
     if (reply->is(Reply::Type::array)) ++backend_.wakeups;
@@ -305,8 +305,8 @@ Result<void> FairWaiter::cancel() {
                 fmt::format_int(request_.limit).str(), request_.identity.encode(), micros(claim)},
        .enough = 1}));
   if (!settled)
-    return fail(Errc::timed_out,
-                fmt::format("leave the queue at {}: a grant was not given back", backend_.where()));
+    return fail(Errc::timed_out, "leave the queue at {}: a grant was not given back",
+                backend_.where());
   return {};
 }
 

@@ -98,9 +98,8 @@ Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
   if (token == 0U && lease.token != 0) token = lease.token;  // only the lock itself was readable
   if (verdict != "kept" || !token) return fail(malformed_reply("renew", where()));
   if (*token == 0)
-    return fail(
-        Errc::unavailable,
-        fmt::format("renew at {}: its slot is being moved, and the token with it", where()));
+    return fail(Errc::unavailable, "renew at {}: its slot is being moved, and the token with it",
+                where());
   TRY_VOID(confirmed("renew", answer, Errc::unavailable));
   Lease kept{lease.key, lease.owner};
   kept.token = *token;

@@ -104,7 +104,7 @@ Result<PollingWaiter::Tried> NamedWaiter::busy(const NamedState& state) const {
 Result<PollingWaiter::Tried> NamedWaiter::in_grace(const TimedReply& answer) {
   const std::string note = grace_note(client_.options().restart_grace, answer.grace_left);
   if (request_.wait) return Tried{.free_in = answer.grace_left, .why = note};
-  return fail(Errc::unavailable, fmt::format("{}: {}", backend_.where(), note));
+  return fail(Errc::unavailable, "{}: {}", backend_.where(), note);
 }
 
 Result<void> NamedWaiter::cancel() {
@@ -112,8 +112,7 @@ Result<void> NamedWaiter::cancel() {
   const bool settled = backend_.settle(owed_).has_value();
   TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
   if (settled) return {};
-  return fail(Errc::timed_out,
-              fmt::format("give up at {}: a grant was not given back", backend_.where()));
+  return fail(Errc::timed_out, "give up at {}: a grant was not given back", backend_.where());
 }
 
 // ---- setnx-expire ------------------------------------------------------------------------------

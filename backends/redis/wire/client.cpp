@@ -50,7 +50,7 @@ Result<std::unique_ptr<Connection>> Client::connect(const Endpoint& at, Wait wai
   line->dial(wait.until, ever_connected_ ? options_.op_timeout : Duration{});
   (void)line->await({no_deadline, wait.interrupt_fd});
   if (line->pending())
-    return fail(Errc::unavailable, fmt::format("cannot connect to {}: interrupted", at.text()));
+    return fail(Errc::unavailable, "cannot connect to {}: interrupted", at.text());
   if (line->closed()) {
     Error e = line->why();
     if (line->mute() && !options_.tls && !ever_connected_ && at.socket.empty())
@@ -115,9 +115,7 @@ Result<std::unique_ptr<Connection>> Client::line_to(const Endpoint& at, Wait wai
   });
   if (line && !(*line)->facts().replica) return line;
   locator_->invalidate(at, {});
-  if (line)
-    return fail(Errc::unavailable,
-                fmt::format("{} is a replica; locks live on the master", at.text()));
+  if (line) return fail(Errc::unavailable, "{} is a replica; locks live on the master", at.text());
   return line;
 }
 

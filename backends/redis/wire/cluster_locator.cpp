@@ -70,8 +70,7 @@ class MapRequest final : public InFlight {
  private:
   Result<void> send() override {
     if (!line_.facts().cluster)
-      return fail(Errc::usage,
-                  fmt::format("{} is no node of a cluster: use redis://", at().text()));
+      return fail(Errc::usage, "{} is no node of a cluster: use redis://", at().text());
     line_.send({"CLUSTER", "INFO"}, no_deadline);
     line_.send({"CLUSTER", "SLOTS"}, no_deadline);
     return {};
@@ -89,7 +88,7 @@ Result<bool> MapRequest::on_reply(std::size_t n, Reply reply) {
   for (const Reply& range : reply.items) {
     const auto first = range.number_at(0), last = range.number_at(1);
     if (!first || !last || range.items.size() < 3 || *first < 0 || *last > 16383 || *first > *last)
-      return fail(Errc::protocol, fmt::format("ask for the slots at {}: malformed reply", there));
+      return fail(Errc::protocol, "ask for the slots at {}: malformed reply", there);
   }
   slots = std::move(reply);
   return true;
@@ -179,7 +178,7 @@ Result<Endpoint> ClusterLocator::find(std::string_view key, Wait wait) {
   const std::uint16_t slot = slot_of(key), index = slots_[slot];
   if (index != unknown) return nodes_[index];
   known_ = false;
-  return fail(Errc::unavailable, fmt::format("no node of the cluster has slot {}", slot));
+  return fail(Errc::unavailable, "no node of the cluster has slot {}", slot);
 }
 
 void ClusterLocator::invalidate(const Endpoint& at, std::string_view text) {

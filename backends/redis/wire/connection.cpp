@@ -120,9 +120,8 @@ Result<std::optional<Reply>> Connection::step(Deadline now) {
 Result<void> Connection::in_time(Deadline now) const {
   if (now < (state_ == State::dialling ? until_ : poll_until())) return {};
   if (state_ == State::dialling && !connection_->dialling())
-    return fail(Errc::unavailable,
-                fmt::format("cannot connect to {}: no TLS handshake in time{}", at_.text(),
-                            connection_->received() ? "" : " (does it speak TLS on this port?)"));
+    return fail(Errc::unavailable, "cannot connect to {}: no TLS handshake in time{}", at_.text(),
+                connection_->received() ? "" : " (does it speak TLS on this port?)");
   if (pending()) return fail(Errc::unavailable, "no answer in time");
   return fail(Errc::timed_out,
               connection_->unsent() ? "the server takes no data" : "no answer in time");
@@ -184,9 +183,10 @@ Result<void> Connection::on_reply(About about, Reply& reply) {
   if (about == About::facts ? !reply.is(Reply::Type::string) : reply.text != "OK")
     return fail(malformed_reply(what, at_.text()));
   if (about == About::facts && info_field(reply.text, "redis_mode") == "sentinel")
-    return fail(Errc::usage, fmt::format("{0} is a sentinel: use redis+sentinel://{0}/MASTER, with "
-                                         "the name of the master",
-                                         at_.text()));
+    return fail(Errc::usage,
+                "{0} is a sentinel: use redis+sentinel://{0}/MASTER, with "
+                "the name of the master",
+                at_.text());
   if (about == About::facts) info_ += reply.text;
   return {};
 }

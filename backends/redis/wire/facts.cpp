@@ -62,11 +62,10 @@ Result<void> within_grace(LeaseSpan lease, Duration grace) {
   if (lease.lock_delay > Duration{})
     wanted += fmt::format(" with --lock-delay {} is {}, which",
                           format_duration_up(lease.lock_delay), format_duration_up(lease.whole()));
-  return fail(
-      Errc::usage,
-      fmt::format("{} is longer than restart_grace={}, after which a restarted server grants "
-                  "again: shorten it, or put restart_grace={} into the URL of all clients",
-                  wanted, format_duration(grace), format_duration_up(lease.whole())));
+  return fail(Errc::usage,
+              "{} is longer than restart_grace={}, after which a restarted server grants "
+              "again: shorten it, or put restart_grace={} into the URL of all clients",
+              wanted, format_duration(grace), format_duration_up(lease.whole()));
 }
 
 Result<std::string> restart_rule(LeaseSpan lease, Duration grace) {

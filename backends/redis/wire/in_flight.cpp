@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/wire/in_flight.hpp"
-#include <fmt/format.h>
 #include <algorithm>
 #include <utility>
 
@@ -54,7 +53,7 @@ Result<bool> InFlight::step(Deadline now) {
 
 Result<void> InFlight::outcome() const {
   if (outcome_) return *outcome_;
-  return fail(Errc::unavailable, fmt::format("{}: no answer in time", at().text()));
+  return fail(Errc::unavailable, "{}: no answer in time", at().text());
 }
 
 void InFlight::end() {

@@ -116,9 +116,9 @@ void ReplyReader::Free::operator()(redisReader* r) const noexcept { redisReaderF
 Result<void> ReplyReader::feed(std::string_view bytes) {
   pending_ += bytes.size();
   if (pending_ > max_reply_bytes)
-    return fail(Errc::protocol, fmt::format("the reply is longer than {} bytes", max_reply_bytes));
+    return fail(Errc::protocol, "the reply is longer than {} bytes", max_reply_bytes);
   if (redisReaderFeed(reader_.get(), bytes.data(), bytes.size()) != 0)
-    return fail(Errc::protocol, fmt::format("unreadable reply: {}", reader_->errstr));
+    return fail(Errc::protocol, "unreadable reply: {}", reader_->errstr);
   return {};
 }
 
@@ -127,8 +127,8 @@ Result<std::optional<Reply>> ReplyReader::next() {
   if (redisReaderGetReply(reader_.get(), &root) != 0) {
     if (limits_.unknown_type)
       return fail(Errc::protocol, "a reply of a type that was not asked for (RESP3)");
-    return fail(Errc::protocol,
-                fmt::format("unreadable reply, is this Redis? ({})", printable(reader_->errstr)));
+    return fail(Errc::protocol, "unreadable reply, is this Redis? ({})",
+                printable(reader_->errstr));
   }
   if (!root) return std::nullopt;
   const std::unique_ptr<Reply> owned{static_cast<Reply*>(root)};

@@ -41,21 +41,21 @@ Result<bool> Sentinel::on_reply(std::size_t n, Reply reply) {
   }
   if (n == 1 && refused)
     return fail(Errc::denied,
-                fmt::format("sentinel {} refuses user or password ({}?sentinel_user=, "
-                            "?sentinel_password_file= or DLOCK_SENTINEL_PASSWORD)",
-                            there, own ? "" : "those of the server; its own: "));
+                "sentinel {} refuses user or password ({}?sentinel_user=, "
+                "?sentinel_password_file= or DLOCK_SENTINEL_PASSWORD)",
+                there, own ? "" : "those of the server; its own: ");
   if (n == 1) return false;
   if (refused && reply.text.find("unknown command") != reply.text.npos)
-    return fail(Errc::usage, fmt::format("{} is no sentinel: name the sentinels of its master, or "
-                                         "write redis://{}",
-                                         there, there));
+    return fail(Errc::usage,
+                "{} is no sentinel: name the sentinels of its master, or "
+                "write redis://{}",
+                there, there);
   if (refused) return fail(as_error("ask for the master", there, reply.text));
   if (reply.is(Reply::Type::nil))
-    return fail(Errc::usage,
-                fmt::format("sentinel {} knows no master named {}", there, options_.master));
+    return fail(Errc::usage, "sentinel {} knows no master named {}", there, options_.master);
   const auto port = reply.number_at(1);
   if (reply.text_at(0).empty() || !port || *port < 1 || *port > 65535)
-    return fail(Errc::protocol, fmt::format("sentinel {}: malformed reply", there));
+    return fail(Errc::protocol, "sentinel {}: malformed reply", there);
   master = Endpoint{std::string{reply.text_at(0)}, static_cast<std::uint16_t>(*port), {}};
   return true;
 }
@@ -129,8 +129,8 @@ Result<Endpoint> SentinelLocator::find(std::string_view, Wait wait) {
   for (const auto& [address, n] : named)
     said +=
         fmt::format("{}{} of {} name {}", said.empty() ? "" : ", ", n, sentinels_.size(), address);
-  return fail(Errc::unavailable, fmt::format("no majority of the sentinels for a master: {}",
-                                             named.empty() && last ? last->message : said));
+  return fail(Errc::unavailable, "no majority of the sentinels for a master: {}",
+              named.empty() && last ? last->message : said);
 }
 
 void SentinelLocator::examine(Wait wait, std::vector<Finding>& out) {

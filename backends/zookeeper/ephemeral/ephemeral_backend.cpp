@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zookeeper/ephemeral/ephemeral_backend.hpp"
-#include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include "core/text.hpp"
 #include "zookeeper/records.hpp"
@@ -140,9 +139,10 @@ EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, QueueNode& p) {
   }
   p.no_node(NodeState::none);
   if (r.stat.owner == 0)
-    return fail(Errc::usage, fmt::format("--key {}: its node at {} is not ephemeral, so it never "
-                                         "goes away by itself; recipe ephemeral cannot use it",
-                                         quoted(request_.key.text()), backend_.where()));
+    return fail(Errc::usage,
+                "--key {}: its node at {} is not ephemeral, so it never "
+                "goes away by itself; recipe ephemeral cannot use it",
+                quoted(request_.key.text()), backend_.where());
   if (r.stat.owner == s.id() && is_record_of(r.text, request_.owner)) {
     p.set_node(path_, r.stat);
     p.node_state = NodeState::granted;

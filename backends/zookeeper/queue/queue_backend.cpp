@@ -220,8 +220,8 @@ Result<void> QueueBackend::erase(const Key& key) {
       else TRY_VOID(answer(*s, what, s->remove(path + '/' + name), until, {ZNONODE}));
     }
     if (!foreign.empty())
-      return fail(Errc::protocol,
-                  fmt::format("{} has a node {} of another program in it", path, quoted(foreign)));
+      return fail(Errc::protocol, "{} has a node {} of another program in it", path,
+                  quoted(foreign));
     TRY(gone, answer(*s, what, s->remove(path), until, {ZNONODE, ZNOTEMPTY}));
     if (gone.rc != ZNOTEMPTY) return {};
     if (Clock::now() >= until) return fail(server_error(options_, what, ZNOTEMPTY));

@@ -73,8 +73,7 @@ Result<void> Session::set_servers(const std::string& servers) {
   handle_ = zookeeper_init(servers.c_str(), watcher,
                            static_cast<int>(std::min<std::int64_t>(ms, INT32_MAX)),
                            id.client_id != 0 ? &id : nullptr, this, 0);
-  if (!handle_)
-    return fail(Errc::unavailable, fmt::format("{}: no session with {}", options_.where, servers));
+  if (!handle_) return fail(Errc::unavailable, "{}: no session with {}", options_.where, servers);
   servers_ = servers;
   // the names are looked up again when a connection is lost, not whenever a socket is checked
   zoo_set_servers_resolution_delay(handle_, -1);
@@ -197,7 +196,7 @@ Session::Wake Session::pump(Deadline until, int interrupt_fd) {
 
 Result<void> Session::connect(Deadline until, int interrupt_fd) {
   const auto unavailable = [this](std::string_view why) {
-    return fail(Errc::unavailable, fmt::format("{}: {}", options_.where, why));
+    return fail(Errc::unavailable, "{}: {}", options_.where, why);
   };
   if (resumed_.id != 0 && !turn_) {
     turn_ = await_turn(resumed_.id, std::min(until, later(Clock::now(), options_.op_timeout)));

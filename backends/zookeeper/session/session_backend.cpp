@@ -92,10 +92,10 @@ Result<SessionSlot*> SessionBackend::line_for(const Request& r, Deadline until, 
       hint = fmt::format("; --lock-delay up to {} fits", format_duration(given - l.ttl));
   }
   close(l);
-  return fail(Errc::usage, fmt::format("{}: sessions of {} last {} {} (its {}SessionTimeout){}",
-                                       wanted, options_.where, least ? "at least" : "at most",
-                                       least ? format_duration_up(given) : format_duration(given),
-                                       least ? "min" : "max", hint));
+  return fail(Errc::usage, "{}: sessions of {} last {} {} (its {}SessionTimeout){}", wanted,
+              options_.where, least ? "at least" : "at most",
+              least ? format_duration_up(given) : format_duration(given), least ? "min" : "max",
+              hint);
 }
 
 Result<Session*> SessionBackend::reader() {
@@ -144,11 +144,10 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
       return Lost{"the session that held it has expired"};
     }
     if (too_long)
-      return fail(
-          Errc::usage,
-          fmt::format("--ttl {}: the session that holds it was made for {}, and no renewal "
-                      "makes it longer; --ttl up to {}",
-                      format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl)));
+      return fail(Errc::usage,
+                  "--ttl {}: the session that holds it was made for {}, and no renewal "
+                  "makes it longer; --ttl up to {}",
+                  format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl));
     // The session was resumed with a shorter timeout: the lease ends sooner, and the next renewal
     // says why.
     if (const Deadline end = s.proof().until() - p->lock_delay;
@@ -158,9 +157,8 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
       return Kept{std::move(sooner)};
     }
     if (s.timeout() < s.requested())
-      return fail(Errc::usage,
-                  fmt::format("--ttl {}: sessions of {} last at most {} (its maxSessionTimeout)",
-                              format_duration(ttl), options_.where, format_duration(s.timeout())));
+      return fail(Errc::usage, "--ttl {}: sessions of {} last at most {} (its maxSessionTimeout)",
+                  format_duration(ttl), options_.where, format_duration(s.timeout()));
     const Session::Call proof = s.multi({{Op::Kind::check, p->node, {}, p->version}});
     watch(s, *p);
     TRY_VOID(done(s, "renew", {&proof, &p->reading}, until));
@@ -225,9 +223,8 @@ Result<Renewal> SessionBackend::prove(QueueNode& p, Deadline sent) {
       return Kept{lease};
     }
     if (tries == most_proofs)
-      return fail(Errc::timed_out,
-                  fmt::format("acquire at {}: its answers come too late to prove a ttl of {}",
-                              options_.where, format_duration(p.ttl)));
+      return fail(Errc::timed_out, "acquire at {}: its answers come too late to prove a ttl of {}",
+                  options_.where, format_duration(p.ttl));
     // when the session is resumed, it is known to live from then on
     if (tries > 1) p.line->session->drop();
     sent = Clock::now();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Backend's nodes in queues.
-#include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include "common/exchange.hpp"
@@ -63,8 +62,8 @@ Result<void> SessionBackend::done(Session& s, std::string_view what,
     if (l.session) l.session->log_in();
   // some of several requests may have been carried out
   return fail(Errc::timed_out,
-              fmt::format("{} at {}: denied, and {} has another credential now, to be tried next",
-                          what, options_.where, options_.auth_file));
+              "{} at {}: denied, and {} has another credential now, to be tried next", what,
+              options_.where, options_.auth_file);
 }
 
 Result<Reply> SessionBackend::answer(Session& s, std::string_view what, Session::Call call,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zookeeper/session/session_waiter.hpp"
-#include <fmt/format.h>
 
 namespace dlock::zookeeper {
 
@@ -22,8 +21,8 @@ Result<Progress> SessionWaiter::poll(Duration slice) {
     const QueueNode* p = base_.find_place(request_.key, request_.owner);
     if (p && p->line && !p->line->session->connected()) ++breaks;
   }
-  return fail(Errc::timed_out,
-              fmt::format("acquire at {}: the connection breaks again and again", base_.where()));
+  return fail(Errc::timed_out, "acquire at {}: the connection breaks again and again",
+              base_.where());
 }
 
 SessionWaiter::Step SessionWaiter::step(Deadline end) {

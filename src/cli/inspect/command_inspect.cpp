@@ -129,8 +129,8 @@ Result<run::Outcome> once(const InspectOptions& o, const OpenStore& opened, cons
   if (!o.check) TRY_VOID(print(shown(o, opened, columns, *found)));
   else if (std::any_of(found->keys.begin(), found->keys.end(), is_taken)) return ended(status_busy);
   if (found->unknown_reason.empty()) return ended(status_ok);
-  return fail(Errc::unavailable, fmt::format("{}: {}", printable(o.operand.value_or("inspect")),
-                                             found->unknown_reason));
+  return fail(Errc::unavailable, "{}: {}", printable(o.operand.value_or("inspect")),
+              found->unknown_reason);
 }
 
 Result<run::Outcome> doctor(const InspectOptions& o, const OpenStore& opened, const Trace& trace) {

@@ -38,7 +38,7 @@ std::string place(std::string_view path, const toml::source_position& at) {
 
 tl::unexpected<Error> wrong(std::string_view path, const toml::source_position& at,
                             std::string_view what) {
-  return fail(Errc::config, fmt::format("{}: {}", place(path, at), printable(what)));
+  return fail(Errc::config, "{}: {}", place(path, at), printable(what));
 }
 
 Result<void> add(std::vector<Entry>& to, const toml::table& table, const std::string& profile,
@@ -66,7 +66,7 @@ Result<std::optional<std::string>> contents(const ConfigFile& file) {
   if (!fd && !file.required && (errno == ENOENT || errno == ENOTDIR))
     return std::optional<std::string>{};
   const auto refuse = [&](std::string_view why) {
-    return fail(Errc::config, fmt::format("{}: {}", printable(file.path), why));
+    return fail(Errc::config, "{}: {}", printable(file.path), why);
   };
   if (!fd) return refuse(::strerrordesc_np(errno));
   // Whoever can write to this file decides where the locks are.
@@ -146,13 +146,13 @@ Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& fil
       return other.layer == e.layer && other.name == "backend";
     });
     if (own == entries.end())
-      return fail(Errc::config, fmt::format("{}: {}: this table names no backend that it is for",
-                                            e.where, e.name));
+      return fail(Errc::config, "{}: {}: this table names no backend that it is for", e.where,
+                  e.name);
     e.backend = own->value;
   }
   if (!known)
-    return fail(Errc::config, fmt::format("--profile: no configuration file has [profile.{}]",
-                                          printable(profile)));
+    return fail(Errc::config, "--profile: no configuration file has [profile.{}]",
+                printable(profile));
   std::stable_sort(entries.begin(), entries.end(),
                    [](const Entry& a, const Entry& b) { return a.layer < b.layer; });
   return entries;

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 // An error that begins with the command's name.
 tl::unexpected<Error> wrong(const Options& o, std::string_view message, Errc code = Errc::usage) {
-  return fail(code, fmt::format("{}: {}", info(o.verb).name, message));
+  return fail(code, "{}: {}", info(o.verb).name, message);
 }
 
 tl::unexpected<Error> missing(const Options& o, std::string_view what) {
@@ -227,9 +227,8 @@ Result<void> set_output(Options& o, std::string_view value) {
 Result<void> choose_output(Options& o) {
   const bool by_flag = given_by_flag(o, "output");
   if (!o.foreign_output.empty() && by_flag)
-    return fail(Errc::usage,
-                fmt::format("--output: {}",
-                            parse_choice(o.foreign_output, forms_of(o.verb)).error().message));
+    return fail(Errc::usage, "--output: {}",
+                parse_choice(o.foreign_output, forms_of(o.verb)).error().message);
   const auto contradiction = [&](std::string_view a, std::string_view b) {
     return wrong(o, fmt::format("--{} and --{} contradict each other", a, b));
   };

@@ -31,17 +31,15 @@ constexpr std::size_t most_keys = 64;  // the guard's start message can hold no 
 
 Result<void> key(Options& o, std::string_view value) {
   if (std::find(o.keys.begin(), o.keys.end(), value) != o.keys.end())
-    return fail(Errc::usage, fmt::format("{} twice", quoted(value)));
-  if (o.keys.size() == most_keys)
-    return fail(Errc::usage, fmt::format("at most {} keys", most_keys));
+    return fail(Errc::usage, "{} twice", quoted(value));
+  if (o.keys.size() == most_keys) return fail(Errc::usage, "at most {} keys", most_keys);
   o.keys.push_back(value);
   return {};
 }
 
 Result<void> inspected_key(Options& o, std::string_view value) {
   if (o.operand)
-    return fail(Errc::usage,
-                fmt::format("{} and {}: one key or pattern", quoted(*o.operand), quoted(value)));
+    return fail(Errc::usage, "{} and {}: one key or pattern", quoted(*o.operand), quoted(value));
   o.operand = value;
   return {};
 }
@@ -54,9 +52,7 @@ Result<void> nonblock(Options& o, std::string_view) {
 
 Result<void> lock_delay(Options& o, std::string_view value) {
   TRY(d, parse_duration(value));
-  if (d > 60s)
-    return fail(Errc::usage,
-                fmt::format("{} is more than the 60s that are allowed", quoted(value)));
+  if (d > 60s) return fail(Errc::usage, "{} is more than the 60s that are allowed", quoted(value));
   o.lock_delay = d;
   return {};
 }
@@ -72,8 +68,7 @@ Result<void> on_lost(Options& o, std::string_view value) {
   } else if (value.starts_with("exec:") && !rest.empty()) {
     o.on_lost = {Do::exec, 0, std::string(rest)};
   } else {
-    return fail(Errc::usage,
-                fmt::format("{} is neither kill, signal:SIG nor exec:CMD", quoted(value)));
+    return fail(Errc::usage, "{} is neither kill, signal:SIG nor exec:CMD", quoted(value));
   }
   return {};
 }
@@ -82,8 +77,7 @@ Result<void> on_lost(Options& o, std::string_view value) {
 Result<void> kill_after(Options& o, std::string_view value) {
   const auto done = duration<&Options::kill_after>(o, value);
   if (done || given_by_flag(o, "key")) return done;
-  return fail(Errc::usage,
-              fmt::format("{}; did you mean --key {}?", done.error().message, printable(value)));
+  return fail(Errc::usage, "{}; did you mean --key {}?", done.error().message, printable(value));
 }
 
 Result<void> watch(Options& o, std::string_view value) {
@@ -92,8 +86,7 @@ Result<void> watch(Options& o, std::string_view value) {
 
 Result<void> tls_name(Options& o, std::string_view value) {
   if (!is_host(value))
-    return fail(Errc::usage,
-                fmt::format("{} is neither the name of a host nor an address", quoted(value)));
+    return fail(Errc::usage, "{} is neither the name of a host nor an address", quoted(value));
   return text<&Options::tls_name>(o, value);
 }
 
@@ -127,8 +120,7 @@ Result<void> status(Options& o, std::string_view value) {
 }
 
 Result<void> help(Options& o, std::string_view value) {
-  if (!value.empty() && value != "all")
-    return fail(Errc::usage, fmt::format("{} is not all", quoted(value)));
+  if (!value.empty() && value != "all") return fail(Errc::usage, "{} is not all", quoted(value));
   o.help = true;
   o.all_help = value == "all";
   return {};
@@ -161,8 +153,8 @@ Result<void> bench_scenarios(Options& o, std::string_view value) {
     const std::string_view name = value.substr(0, value.find(','));
     const auto found = bench::find_scenario(name);
     if (!found && name != "all")
-      return fail(Errc::usage, fmt::format("{} is not a scenario; allowed are {}", quoted(name),
-                                           all_scenarios()));
+      return fail(Errc::usage, "{} is not a scenario; allowed are {}", quoted(name),
+                  all_scenarios());
     if (found) choose(*found);
     else
       for (const bench::ScenarioInfo& i : bench::scenarios()) choose(i.scenario);

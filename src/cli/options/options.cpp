@@ -104,17 +104,16 @@ Result<void> from_environment(Options& to) {
     // A variable that is set but empty is an error: it must not lead to another store than
     // intended.
     if (set->value.empty())
-      return fail(Errc::config,
-                  fmt::format("{}: is set but empty; unset it or give it a value", name));
+      return fail(Errc::config, "{}: is set but empty; unset it or give it a value", name);
     if (const auto done = set_from(to, {&o, set->value, Source::environment}); !done)
-      return fail(Errc::config, fmt::format("{}: {}", name, done.error().message));
+      return fail(Errc::config, "{}: {}", name, done.error().message);
   }
   for (const Variable& v : all) {
     const std::string_view rest = v.name.substr(prefix.size());
     if (const std::string meant = is_unknown(v) ? meant_variable(rest, to.verb) : "";
         !meant.empty())
-      return fail(Errc::config, fmt::format("{}: there is no such variable; did you mean {}{}?",
-                                            printable(v.name), prefix, meant));
+      return fail(Errc::config, "{}: there is no such variable; did you mean {}{}?",
+                  printable(v.name), prefix, meant);
   }
   return {};
 }
@@ -135,7 +134,7 @@ Result<void> from_configuration(Options& to) {
   for (const Entry& e : entries) {  // in order of priority
     const Option* o = settable(e.name, to.verb);
     const auto wrong = [&](std::string_view why) {
-      return fail(Errc::config, fmt::format("{}: {}: {}", e.where, e.name, why));
+      return fail(Errc::config, "{}: {}: {}", e.where, e.name, why);
     };
     if (e.name == "require-backend") {  // not an option: no other source can undo it
       const auto is_on = parse_switch(e.value);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options/values.hpp"
-#include <fmt/format.h>
 #include <csignal>
 #include <cstring>
 #include <optional>
@@ -40,8 +39,7 @@ bool can_be_sent(std::uint64_t n) noexcept {
 Result<std::uint64_t> parse_number(std::string_view text, std::uint64_t least, std::uint64_t most) {
   const auto n = dlock::parse_number<std::uint64_t>(text);
   if (n && *n >= least && *n <= most) return *n;
-  return fail(Errc::usage,
-              fmt::format("{} is not a whole number from {} to {}", quoted(text), least, most));
+  return fail(Errc::usage, "{} is not a whole number from {} to {}", quoted(text), least, most);
 }
 
 Result<int> parse_signal(std::string_view text) {
@@ -50,9 +48,8 @@ Result<int> parse_signal(std::string_view text) {
   const std::string_view name = text.starts_with("SIG") ? text.substr(3) : text;
   if (const auto n = signal_by_name(name)) return *n;
   if (const auto n = real_time_signal(name)) return *n;
-  return fail(Errc::usage,
-              fmt::format("{} is not a signal: a name (TERM, SIGTERM, RTMIN+1) or a number (15)",
-                          quoted(text)));
+  return fail(Errc::usage, "{} is not a signal: a name (TERM, SIGTERM, RTMIN+1) or a number (15)",
+              quoted(text));
 }
 
 Result<std::size_t> parse_choice(std::string_view text, std::string_view choices) {
@@ -62,7 +59,7 @@ Result<std::size_t> parse_choice(std::string_view text, std::string_view choices
     const bool last = choice.size() == choices.size();
     if (text == choice) return i;
     all.append(i == 0 ? "" : last ? " nor " : ", ").append(choice);
-    if (last) return fail(Errc::usage, fmt::format("{} is neither {}", quoted(text), all));
+    if (last) return fail(Errc::usage, "{} is neither {}", quoted(text), all);
     choices.remove_prefix(choice.size() + 1);
   }
 }
@@ -72,8 +69,8 @@ Result<bool> parse_switch(std::string_view text) {
     if (text == yes) return true;
   for (const std::string_view no : {"0", "false", "no", "off"})
     if (text == no) return false;
-  return fail(Errc::usage, fmt::format("{} is neither 1, true, yes or on, nor 0, false, no or off",
-                                       quoted(text)));
+  return fail(Errc::usage, "{} is neither 1, true, yes or on, nor 0, false, no or off",
+              quoted(text));
 }
 
 }  // namespace dlock::cli

@@ -2,7 +2,6 @@
 // Parses the values of options strictly, and sets them. Every error is Errc::usage and names the
 // value and what is allowed.
 #pragma once
-#include <fmt/format.h>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -51,7 +50,7 @@ Result<void> added_text(Options& o, std::string_view value) {
   auto& all = o.*Field;
   if (value.empty()) return fail(Errc::usage, "must not be empty");
   if (std::find(all.begin(), all.end(), value) != all.end())
-    return fail(Errc::usage, fmt::format("{} twice", quoted(value)));
+    return fail(Errc::usage, "{} twice", quoted(value));
   all.push_back(value);
   return {};
 }
@@ -73,7 +72,7 @@ template <auto Field>
 Result<void> positive_duration(Options& o, std::string_view value) {
   TRY_VOID(duration<Field>(o, value));
   if (o.*Field > Duration{}) return {};
-  return fail(Errc::usage, fmt::format("{} must be longer than 0", quoted(value)));
+  return fail(Errc::usage, "{} must be longer than 0", quoted(value));
 }
 
 template <std::uint64_t Least, std::uint64_t Most, auto Field>
