@@ -97,10 +97,8 @@ void Client::give_back(std::unique_ptr<SqlSession> s) {
 Result<void> Client::erase(const Rows& rows, const std::string& name) {
   const Deadline until = usual_deadline();
   TRY_VOID(run_if_there<SqlRows>([&](Connection& c) {
-    return c.query("remove",
-                   fmt::format("DELETE FROM `{}` WHERE `{}`={}{}", rows.table, rows.column,
-                               rows.text ? text_hex(name) : hex(name), rows.also),
-                   until);
+    return c.query("remove", until, "DELETE FROM `{}` WHERE `{}`={}{}", rows.table, rows.column,
+                   rows.text ? text_hex(name) : hex(name), rows.also);
   }));
   return {};
 }
@@ -109,8 +107,7 @@ int Client::end_wait(SqlSession* waiting) {
   if (!waiting || !waiting->under_way()) return 0;
   const Deadline until = usual_deadline();
   const auto ended = run<SqlRows>(until, false, [&](Connection& c) {
-    return c.query("end the wait",
-                   fmt::format("KILL QUERY {}", as_connection(*waiting).facts().thread), until);
+    return c.query("end the wait", until, "KILL QUERY {}", as_connection(*waiting).facts().thread);
   });
   if (ended) (void)waiting->receive({until});
   return 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/client/connection.hpp"
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <mysql.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -139,7 +138,7 @@ Result<void> Connection::wait_timeout(Duration d, Deadline until) {
   const std::int64_t s =
       std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(d).count());
   if (s == wait_timeout_) return {};
-  TRY_VOID(query("set wait_timeout", fmt::format("SET SESSION wait_timeout={}", s), until));
+  TRY_VOID(query("set wait_timeout", until, "SET SESSION wait_timeout={}", s));
   wait_timeout_ = s;
   return {};
 }

@@ -4,6 +4,7 @@
 // server (GET_LOCK, FOR UPDATE) goes on while its caller does something else. The thread that owns
 // the Backend calls it.
 #pragma once
+#include <fmt/format.h>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -91,6 +92,12 @@ class Connection final : public SqlSession {
   // `least_time`. Errc::timed_out: there was none in time; the connection is broken then, or if it
   // `holds` the answer is still outstanding.
   Result<SqlRows> query(std::string_view what, std::string_view sql, Deadline until);
+  // The same with a format and its arguments.
+  template <class... Args>
+  Result<SqlRows> query(std::string_view what, Deadline until, fmt::format_string<Args...> sql,
+                        Args&&... args) {
+    return query(what, fmt::format(sql, std::forward<Args>(args)...), until);
+  }
 
   // The same with values, and with other statements before and behind. From its second time over
   // this connection it is a prepared statement of the server, if it comes alone (MariaDB; preparing

@@ -229,21 +229,18 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
       std::chrono::floor<std::chrono::seconds>(o.op_timeout).count(), 1, 3);
   row_wait_ = std::chrono::seconds{lock_wait};
   wait_timeout_ = 120;
-  TRY(answer,
-      query("connect",
-            fmt::format(
-                "SET NAMES utf8mb4;"  // init_connect may have set others
-                "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
-                "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,"
-                "time_zone='+00:00',"
-                "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT would be the server's
-                "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
-                "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname',"
-                "'port','server_id','server_uuid','read_only','super_read_only','wsrep_on',"
-                "'wsrep_provider','pseudo_thread_id','timestamp','log_bin','binlog_format',"
-                "'sql_select_limit')",
-                lock_wait, lock_wait, wait_timeout_),
-            until));
+  TRY(answer, query("connect", until,
+                    "SET NAMES utf8mb4;"  // init_connect may have set others
+                    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+                    "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,"
+                    "time_zone='+00:00',"
+                    "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT would be the server's
+                    "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
+                    "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname',"
+                    "'port','server_id','server_uuid','read_only','super_read_only','wsrep_on',"
+                    "'wsrep_provider','pseudo_thread_id','timestamp','log_bin','binlog_format',"
+                    "'sql_select_limit')",
+                    lock_wait, lock_wait, wait_timeout_));
   const auto value = [&](std::string_view name) -> std::string {
     for (std::size_t i = 0; i < answer.rows.size(); ++i)
       if (answer.text(0, i) == name) return std::string{answer.text(1, i)};

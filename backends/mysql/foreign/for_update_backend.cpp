@@ -78,10 +78,8 @@ Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, D
                       table, engine.text(0))));
   }
   // Reads the table of the records, too: to create it later would end the transaction.
-  auto there = c.query("look",
-                       fmt::format("SELECT 1 FROM {0} WHERE name={1}; SELECT 1 FROM {2}", table_,
-                                   hex(name), row(name)),
-                       until);
+  auto there = c.query("look", until, "SELECT 1 FROM {0} WHERE name={1}; SELECT 1 FROM {2}", table_,
+                       hex(name), row(name));
   if (!there) return fail(std::move(there.error()));
   return there->rows.empty() ? make_row(c, name, until) : Result<void>{};
 }
@@ -91,7 +89,7 @@ Result<void> ForUpdateBackend::probe(Connection& c, const std::string& name, Loc
                                      Deadline until) {
   if (r.ours) return {};
   // autocommit: the lock is released at once
-  auto tried = c.query("look", fmt::format("SELECT 1 FROM {} FOR UPDATE NOWAIT", row(name)), until);
+  auto tried = c.query("look", until, "SELECT 1 FROM {} FOR UPDATE NOWAIT", row(name));
   if (!tried &&
       (c.error_number() == ER_LOCK_WAIT_TIMEOUT || c.error_number() == mysql_lock_nowait)) {
     r.held = true;
@@ -108,9 +106,8 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
                                                               const std::string& name,
                                                               const Request& r, Deadline until) {
   for (int missing = 0;; ++missing) {
-    auto locked = c.query(
-        "acquire", fmt::format("START TRANSACTION; SELECT 1 FROM {} FOR UPDATE NOWAIT", row(name)),
-        until);
+    auto locked = c.query("acquire", until, "START TRANSACTION; SELECT 1 FROM {} FOR UPDATE NOWAIT",
+                          row(name));
     if (locked && !locked->rows.empty()) break;
     const unsigned number = c.error_number();
     Result<SqlRows> problem = std::move(locked);
@@ -153,14 +150,12 @@ Result<FencingToken> ForUpdateBackend::record_grant(Connection& c, const std::st
   const std::string lives = life_name(r.owner, name), session = std::to_string(c.facts().thread);
   while (Clock::now() < until) {
     const bool named = std::find(c.names.begin(), c.names.end(), lives) != c.names.end();
-    const auto found =
-        c.query("acquire",
-                fmt::format("SELECT {},CONNECTION_ID(),(SELECT fence FROM {} WHERE "
-                            "name={}),(SELECT owner FROM {} WHERE name={}),{}",
-                            named ? fmt::format("IS_USED_LOCK('{}')=CONNECTION_ID()", lives)
-                                  : fmt::format("GET_LOCK('{}',2)", lives),
-                            table_, hex(name), table_, hex(name), server_writes),
-                until);
+    const auto found = c.query("acquire", until,
+                               "SELECT {},CONNECTION_ID(),(SELECT fence FROM {} WHERE "
+                               "name={}),(SELECT owner FROM {} WHERE name={}),{}",
+                               named ? fmt::format("IS_USED_LOCK('{}')=CONNECTION_ID()", lives)
+                                     : fmt::format("GET_LOCK('{}',2)", lives),
+                               table_, hex(name), table_, hex(name), server_writes);
     if (!found) return fail(found.error());
     TRY_VOID(writable(c.where(), found->text(4) != "1"));
     if (found->text(0) != "1" || found->text(1) != session)
@@ -173,10 +168,8 @@ Result<FencingToken> ForUpdateBackend::record_grant(Connection& c, const std::st
       return beside.query("record the grant", grant(name, r, newest, session), until);
     }));
     if (written.affected == 1) {
-      TRY(still,
-          c.query("acquire",
-                  fmt::format("SELECT IS_USED_LOCK('{}')=CONNECTION_ID(),CONNECTION_ID()", lives),
-                  until));
+      TRY(still, c.query("acquire", until,
+                         "SELECT IS_USED_LOCK('{}')=CONNECTION_ID(),CONNECTION_ID()", lives));
       if (still.text(0) == "1" && still.text(1) == session) return written.insert_id;
       return fail(Errc::unavailable, "the session was lost before its grant was recorded");
     }
@@ -207,17 +200,12 @@ Result<bool> ForUpdateBackend::heartbeat(Connection& c, const Lease& lease, Dura
                                          Deadline until) {
   const std::string name = name_of(lease.key);
   TRY_VOID(c.wait_timeout(ttl, until));
-  TRY(alive, c.query("renew",
-                     fmt::format("SELECT CONNECTION_ID(),IS_USED_LOCK('{}')=CONNECTION_ID()",
-                                 life_name(lease.owner, name)),
-                     until));
+  TRY(alive, c.query("renew", until, "SELECT CONNECTION_ID(),IS_USED_LOCK('{}')=CONNECTION_ID()",
+                     life_name(lease.owner, name)));
   if (alive.number<std::uint64_t>(0) != c.facts().thread || alive.text(1) != "1") return false;
   TRY(known, client_.run<SqlRows>(until, false, [&](Connection& beside) {
-    return beside.query(
-        "renew",
-        fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}'", table_, server_clock,
-                    ttl.count(), hex(name), lease.owner.hex()),
-        until);
+    return beside.query("renew", until, "UPDATE {} SET until={}+{} WHERE name={} AND owner='{}'",
+                        table_, server_clock, ttl.count(), hex(name), lease.owner.hex());
   }));
   return known.affected == 1;
 }
@@ -226,10 +214,8 @@ Result<bool> ForUpdateBackend::release_over(Connection& c, const Lease& lease, D
   const std::string name = name_of(lease.key);
   // The record first: the next holder overwrites it.
   auto cleared = client_.run<SqlRows>(until, false, [&](Connection& beside) {
-    return beside.query("release",
-                        fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}'", table_,
-                                    hex(name), lease.owner.hex()),
-                        until);
+    return beside.query("release", until, "UPDATE {} SET owner='' WHERE name={} AND owner='{}'",
+                        table_, hex(name), lease.owner.hex());
   });
   TRY_VOID(undo(c, name, until));
   return cleared && cleared->affected == 1;

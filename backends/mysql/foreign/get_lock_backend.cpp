@@ -108,12 +108,10 @@ Result<bool> GetLockBackend::heartbeat(Connection& c, const Lease& lease, Durati
                                        Deadline until) {
   const std::string name = name_of(lease.key);
   TRY_VOID(c.wait_timeout(ttl, until));
-  TRY(r, c.query("renew",
-                 fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}' AND "
-                             "conn=CONNECTION_ID() AND IS_USED_LOCK({})=CONNECTION_ID()",
-                             table_, server_clock, ttl.count(), hex(name), lease.owner.hex(),
-                             lock_name(name)),
-                 until));
+  TRY(r, c.query("renew", until,
+                 "UPDATE {} SET until={}+{} WHERE name={} AND owner='{}' AND "
+                 "conn=CONNECTION_ID() AND IS_USED_LOCK({})=CONNECTION_ID()",
+                 table_, server_clock, ttl.count(), hex(name), lease.owner.hex(), lock_name(name)));
   return r.affected == 1;
 }
 
@@ -133,7 +131,7 @@ Result<void> GetLockBackend::undo(Connection& c, const std::string& name, Deadli
 
 Result<std::uint64_t> GetLockBackend::session_of(Connection& c, const std::string& name,
                                                  Deadline until) {
-  TRY(r, c.query("look", fmt::format("SELECT IS_USED_LOCK({})", lock_name(name)), until));
+  TRY(r, c.query("look", until, "SELECT IS_USED_LOCK({})", lock_name(name)));
   return r.number<std::uint64_t>(0).value_or(0);
 }
 

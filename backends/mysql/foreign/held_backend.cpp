@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/foreign/held_backend.hpp"
-#include <fmt/format.h>
 #include <mysqld_error.h>
 #include "core/key.hpp"
 
@@ -26,12 +25,11 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
     // The holder's next heartbeat would notice the record, too; it notices the end of its session
     // at once.
     if (r.ours) {
-      TRY_VOID(c.query("force a release",
-                       fmt::format("UPDATE {} SET owner='' WHERE name={} AND fence={}", table_,
-                                   hex(name), r.fence),
-                       until));
+      TRY_VOID(c.query("force a release", until,
+                       "UPDATE {} SET owner='' WHERE name={} AND fence={}", table_, hex(name),
+                       r.fence));
     }
-    auto killed = c.query("force a release", fmt::format("KILL {}", session), until);
+    auto killed = c.query("force a release", until, "KILL {}", session);
     if (!killed && c.error_number() != ER_NO_SUCH_THREAD) return fail(std::move(killed.error()));
     // until the server has cleaned up
     for (;;) {

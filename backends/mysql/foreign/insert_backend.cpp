@@ -34,14 +34,12 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
   for (;;) {
     const Deadline sent = Clock::now();
     auto made =
-        c.query("acquire",
-                fmt::format("SET @writes={};"
-                            "INSERT INTO `{}`(method_name,method_desc,create_time,update_time) "
-                            "SELECT {},CONCAT('{}',{}+{}),UTC_TIMESTAMP(6),UTC_TIMESTAMP(6) "
-                            "FROM DUAL WHERE @writes",
-                            server_writes, rows_, text_hex(name), mark(r.owner), server_clock,
-                            r.ttl.count()),
-                until);
+        c.query("acquire", until,
+                "SET @writes={};"
+                "INSERT INTO `{}`(method_name,method_desc,create_time,update_time) "
+                "SELECT {},CONCAT('{}',{}+{}),UTC_TIMESTAMP(6),UTC_TIMESTAMP(6) "
+                "FROM DUAL WHERE @writes",
+                server_writes, rows_, text_hex(name), mark(r.owner), server_clock, r.ttl.count());
     TRY_VOID(writable(c.where(), made && made->affected == 0));
     if (!made) {
       if (c.error_number() != ER_DUP_ENTRY) return fail(std::move(made.error()));
@@ -55,10 +53,8 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
               " OR (method_desc NOT LIKE 'dlock %' AND update_time<UTC_TIMESTAMP(6)-INTERVAL {} "
               "MICROSECOND)",
               client_.options().stale_after->count());
-        TRY(cleaned, c.query("clean",
-                             fmt::format("DELETE FROM `{}` WHERE method_name={} AND ({})", rows_,
-                                         text_hex(name), stale),
-                             until));
+        TRY(cleaned, c.query("clean", until, "DELETE FROM `{}` WHERE method_name={} AND ({})",
+                             rows_, text_hex(name), stale));
         if (cleaned.affected > 0) continue;
         TRY(found, read_record(c, name, until));
         return Try{.found = std::move(found)};
@@ -83,19 +79,16 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
                                                               const std::string& name,
                                                               const Owner& owner, Duration ttl,
                                                               Deadline until) {
-  TRY(r, c.query("renew",
-                 fmt::format(
-                     "UPDATE `{}` SET method_desc=CONCAT('{}',{}+{}),update_time=UTC_TIMESTAMP(6) "
-                     "WHERE method_name={} AND method_desc LIKE '{}%' AND {}>{}",
-                     rows_, mark(owner), server_clock, ttl.count(), text_hex(name), mark(owner),
-                     end_of_lease, server_clock),
-                 until));
+  TRY(r, c.query("renew", until,
+                 "UPDATE `{}` SET method_desc=CONCAT('{}',{}+{}),update_time=UTC_TIMESTAMP(6) "
+                 "WHERE method_name={} AND method_desc LIKE '{}%' AND {}>{}",
+                 rows_, mark(owner), server_clock, ttl.count(), text_hex(name), mark(owner),
+                 end_of_lease, server_clock));
   if (r.affected == 0) return std::nullopt;
-  TRY(t, c.query("renew",
-                 fmt::format("UPDATE {0} SET until={1}+{2} WHERE name={3} AND owner='{4}'; "
-                             "SELECT fence FROM {0} WHERE name={3} AND owner='{4}'",
-                             table_, server_clock, ttl.count(), hex(name), owner.hex()),
-                 until));
+  TRY(t, c.query("renew", until,
+                 "UPDATE {0} SET until={1}+{2} WHERE name={3} AND owner='{4}'; "
+                 "SELECT fence FROM {0} WHERE name={3} AND owner='{4}'",
+                 table_, server_clock, ttl.count(), hex(name), owner.hex()));
   if (const auto token = t.number<std::uint64_t>(0)) return std::optional<FencingToken>{*token};
   // A row without a record: its writer was cut off between the two, or the record was deleted.
   TRY(key, Key::parse(std::string_view{name}.substr(client_.options().prefix.size())));
@@ -107,13 +100,11 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
 Result<bool> InsertBackend::release_over(Connection& c, const std::string& name, const Owner& owner,
                                          Deadline until) {
   // The record first: the next holder overwrites it.
-  TRY(r, c.query("release",
-                 fmt::format(
-                     "UPDATE {} SET owner='' WHERE name={} AND owner='{}'; DELETE FROM `{}` WHERE "
-                     "method_name={} AND method_desc LIKE '{}%' AND {}>{}; SELECT ROW_COUNT()",
-                     table_, hex(name), owner.hex(), rows_, text_hex(name), mark(owner),
-                     end_of_lease, server_clock),
-                 until));
+  TRY(r, c.query("release", until,
+                 "UPDATE {} SET owner='' WHERE name={} AND owner='{}'; DELETE FROM `{}` WHERE "
+                 "method_name={} AND method_desc LIKE '{}%' AND {}>{}; SELECT ROW_COUNT()",
+                 table_, hex(name), owner.hex(), rows_, text_hex(name), mark(owner), end_of_lease,
+                 server_clock));
   return r.number<std::int64_t>(0).value_or(0) > 0;
 }
 
@@ -122,24 +113,18 @@ Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, c
                                        Deadline until) {
   std::string which = fmt::format("method_desc LIKE 'dlock {} %'", found.owner);
   if (!found.ours) {
-    TRY(row,
-        c.query("force a release",
-                fmt::format("SELECT HEX(method_desc),update_time FROM `{}` WHERE method_name={}",
-                            rows_, text_hex(name)),
-                until));
+    TRY(row, c.query("force a release", until,
+                     "SELECT HEX(method_desc),update_time FROM `{}` WHERE method_name={}", rows_,
+                     text_hex(name)));
     if (row.rows.empty()) return false;
     which = fmt::format("HEX(method_desc)='{}' AND update_time<=>{}", row.text(0),
                         row.has(1) ? fmt::format("'{}'", row.text(1)) : "NULL");
   }
-  TRY(r, c.query("force a release",
-                 fmt::format("DELETE FROM `{}` WHERE method_name={} AND {}", rows_, text_hex(name),
-                             which),
-                 until));
+  TRY(r, c.query("force a release", until, "DELETE FROM `{}` WHERE method_name={} AND {}", rows_,
+                 text_hex(name), which));
   // without its row the record counts for nothing
-  (void)c.query("force a release",
-                fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner={}", table_, hex(name),
-                            hex(found.owner)),
-                until);
+  (void)c.query("force a release", until, "UPDATE {} SET owner='' WHERE name={} AND owner={}",
+                table_, hex(name), hex(found.owner));
   return r.affected > 0;
 }
 

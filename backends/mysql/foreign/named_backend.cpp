@@ -25,12 +25,10 @@ Result<void> NamedBackend::check_request(const Request& r) const {
 Result<LockRow> NamedBackend::read_record(Connection& c, const std::string& name, Deadline until) {
   use_clock_of(c);
   const auto look = [&](std::string_view records) {
-    return c.query(
-        "look",
-        fmt::format("SELECT r.fence,r.owner,r.conn,r.granted,r.until,r.who,{},COALESCE(r.owner<>'' "
-                    "AND {},0),COALESCE({},0) FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
-                    server_clock, in_force(name), held(name), records, hex(name)),
-        until);
+    return c.query("look", until,
+                   "SELECT r.fence,r.owner,r.conn,r.granted,r.until,r.who,{},COALESCE(r.owner<>'' "
+                   "AND {},0),COALESCE({},0) FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
+                   server_clock, in_force(name), held(name), records, hex(name));
   };
   auto r = look(table_);
   if (!r && c.remedy() == Remedy::create)  // dlock was never used here; others may hold the lock
@@ -70,11 +68,9 @@ Result<std::vector<std::string>> NamedBackend::names() {
   std::vector<std::string> names;
   for (const Rows& kept : rows()) {
     TRY(found, client_.run_if_there<SqlRows>([&](Connection& c) {
-      return c.query(
-          "list",
-          fmt::format("SELECT `{0}` FROM `{1}` WHERE LEFT(CAST(`{0}` AS BINARY),{2})={3}{4}",
-                      kept.column, kept.table, prefix.size(), hex(prefix), kept.also),
-          client_.usual_deadline());
+      return c.query("list", client_.usual_deadline(),
+                     "SELECT `{0}` FROM `{1}` WHERE LEFT(CAST(`{0}` AS BINARY),{2})={3}{4}",
+                     kept.column, kept.table, prefix.size(), hex(prefix), kept.also);
     }));
     for (std::size_t i = 0; i < found.rows.size(); ++i)
       names.emplace_back(found.text(0, i).substr(prefix.size()));
@@ -104,17 +100,14 @@ Result<std::optional<FencingToken>> NamedBackend::write_record(
     const std::string& conn, Deadline until, bool again) {
   std::string next = "GREATEST(fence+1,VALUES(fence))";
   if (again) next = fmt::format("IF(owner='{}',fence,{})", r.owner.hex(), next);
-  TRY(answer,
-      c.query(
-          "record the grant",
-          fmt::format("SET @writes={};"
+  TRY(answer, c.query("record the grant", until,
+                      "SET @writes={};"
                       "INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
                       "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} FROM {} ON DUPLICATE KEY UPDATE "
                       "fence=LAST_INSERT_ID({}),owner=VALUES(owner),conn=VALUES(conn),"
                       "granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
                       server_writes, table_, hex(name), server_clock, r.owner.hex(), conn,
-                      server_clock, server_clock, r.ttl.count(), hex(identity_of(r)), from, next),
-          until));
+                      server_clock, server_clock, r.ttl.count(), hex(identity_of(r)), from, next));
   if (answer.affected == 0) return std::nullopt;
   return std::optional<FencingToken>{answer.insert_id};
 }

@@ -17,11 +17,10 @@ VersionBackend::VersionBackend(const Traits& traits, Options options)
 
 Result<VersionBackend::Row> VersionBackend::read(Connection& c, const std::string& name,
                                                  Deadline until) {
-  TRY(r, c.query("read the lock",
-                 fmt::format("SELECT version,fence,owner,until,{},{} FROM (SELECT 1 AS one) x LEFT "
-                             "JOIN {} ON name={}",
-                             server_clock, server_writes, table_, hex(name)),
-                 until));
+  TRY(r, c.query("read the lock", until,
+                 "SELECT version,fence,owner,until,{},{} FROM (SELECT 1 AS one) x LEFT "
+                 "JOIN {} ON name={}",
+                 server_clock, server_writes, table_, hex(name)));
   Row row;
   row.exists = r.has(0);
   row.version = r.number<std::uint64_t>(0).value_or(0);
@@ -36,12 +35,11 @@ Result<VersionBackend::Row> VersionBackend::read(Connection& c, const std::strin
 // A server that has lost its last writes gives a version again, to another grant.
 Result<bool> VersionBackend::write(Connection& c, const std::string& name, const Row& decided_on,
                                    const std::string& set, Deadline until) {
-  TRY(r, c.query("write the lock",
-                 fmt::format("UPDATE {} SET version=version+1,{} WHERE name={} AND version={} AND "
-                             "fence={} AND owner={}",
-                             table_, set, hex(name), decided_on.version, decided_on.fence,
-                             hex(decided_on.owner)),
-                 until));
+  TRY(r,
+      c.query("write the lock", until,
+              "UPDATE {} SET version=version+1,{} WHERE name={} AND version={} AND "
+              "fence={} AND owner={}",
+              table_, set, hex(name), decided_on.version, decided_on.fence, hex(decided_on.owner)));
   return r.affected == 1;
 }
 
@@ -52,12 +50,10 @@ Result<RowBackend::Try> VersionBackend::try_over(Connection& c, const std::strin
     TRY(row, read(c, name, until));
     TRY_VOID(writable(c.where(), row.read_only));
     if (!row.exists) {
-      TRY_VOID(c.query(
-          "make the lock",
-          fmt::format("INSERT IGNORE INTO {}(name,version,fence,owner,conn,granted,until,who) "
-                      "VALUES({},{},0,'',0,0,0,'')",
-                      table_, hex(name), server_clock),
-          until));
+      TRY_VOID(c.query("make the lock", until,
+                       "INSERT IGNORE INTO {}(name,version,fence,owner,conn,granted,until,who) "
+                       "VALUES({},{},0,'',0,0,0,'')",
+                       table_, hex(name), server_clock));
       continue;
     }
     const bool mine = row.owner == r.owner.hex() && row.until > row.now;
@@ -104,11 +100,10 @@ Result<bool> VersionBackend::release_over(Connection& c, const std::string& name
 
 Result<bool> VersionBackend::force_over(Connection& c, const std::string& name,
                                         const LockRow& found, Deadline until) {
-  TRY(r, c.query("force a release",
-                 fmt::format("UPDATE {} SET version=version+1,owner='',until=0 WHERE name={} AND "
-                             "fence={} AND owner={}",
-                             table_, hex(name), found.fence, hex(found.owner)),
-                 until));
+  TRY(r, c.query("force a release", until,
+                 "UPDATE {} SET version=version+1,owner='',until=0 WHERE name={} AND "
+                 "fence={} AND owner={}",
+                 table_, hex(name), found.fence, hex(found.owner)));
   return r.affected == 1;
 }
 

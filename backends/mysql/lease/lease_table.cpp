@@ -220,13 +220,12 @@ void LeaseTable::claim_locks(SqlSession& s, const std::string& name, const LockS
                              SqlWrittenRow& known, Deadline until) {
   Connection& c = as_connection(s);
   const std::string lock = hold_name(h.owner);
-  const auto named = c.query("take the name", fmt::format("SELECT GET_LOCK('{}',0)", lock), until);
+  const auto named = c.query("take the name", until, "SELECT GET_LOCK('{}',0)", lock);
   if (named && named->text(0) == "1") c.names.push_back(lock);
   if (std::exchange(known.wake, {}).empty()) return;
-  (void)c.query("take the name",
-                fmt::format("UPDATE dlock_lock SET wake='' WHERE name={} AND version={}", hex(name),
-                            known.version),
-                until);
+  (void)c.query("take the name", until,
+                "UPDATE dlock_lock SET wake='' WHERE name={} AND version={}", hex(name),
+                known.version);
 }
 
 Result<void> LeaseTable::release_locks(SqlSession& s, const std::string&, const Owner& owner,
@@ -263,10 +262,8 @@ Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, con
 
 Result<void> LeaseTable::erase(SqlSession& s, const std::string& name, Deadline until) {
   TRY_VOID(as_connection(s).query(
-      "remove",
-      fmt::format("DELETE FROM dlock_wait WHERE name={0};DELETE FROM dlock_lock WHERE name={0}",
-                  hex(name)),
-      until));
+      "remove", until,
+      "DELETE FROM dlock_wait WHERE name={0};DELETE FROM dlock_lock WHERE name={0}", hex(name)));
   return {};
 }
 

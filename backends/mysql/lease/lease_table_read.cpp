@@ -185,10 +185,8 @@ Result<SqlLeaseRow> LeaseTable::read(SqlSession& s, Attempt& a, bool join, Deadl
   const bool unmarked = row.ticket && !one.marked;
   if (!again && !unmarked) return std::move(row);
   if (unmarked)
-    TRY_VOID(c.query(
-        "join the queue",
-        fmt::format("UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0", hex(a.name)),
-        until));
+    TRY_VOID(c.query("join the queue", until,
+                     "UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0", hex(a.name)));
   TRY(whole, read_once(c, a, again && a.request.wait, until));
   return std::move(whole.row);
 }
@@ -227,11 +225,9 @@ bool LeaseTable::may_wait_further(const SqlSession& s, Attempt& a) {
 
 Result<SqlLeaseRow> LeaseTable::read_row(SqlSession& s, const std::string& name, Deadline until) {
   const Deadline sent = Clock::now();
-  TRY(r,
-      as_connection(s).query("read the lock",
-                             fmt::format("{},@@global.read_only FROM dlock_lock l WHERE l.name={}",
-                                         columns(setup_.clock), hex(name)),
-                             until));
+  TRY(r, as_connection(s).query("read the lock", until,
+                                "{},@@global.read_only FROM dlock_lock l WHERE l.name={}",
+                                columns(setup_.clock), hex(name)));
   TRY(row, parse_row(r, s.where(), sent));
   row.read_only = row.exists && is_on(r.text(10));
   return std::move(row);
