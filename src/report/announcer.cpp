@@ -250,7 +250,7 @@ void Announcer::announce(Note note, const std::vector<pid_t>& members, Deadline 
 void Announcer::still_waiting(const Waiting& waiting, Deadline now) {
   if (waiting.sent_at > Deadline{}) failing_since_ = no_deadline;
   if (failing_since_ != no_deadline || !wait_line_.due(now) || plan_.output.quiet) return;
-  show(output_.held_line(waiting.holder, waiting.why),
+  show(output_.held_line(waiting),
        plan_.traits.fifo ? fmt::format("(position {})", waiting.ahead + 1) : "");
   wait_line_.mark_shown(now);
 }
@@ -275,8 +275,8 @@ void Announcer::wait_is_over(Note note, Deadline now) {
   if (!busy)
     return no_answer_.empty() ? error("the store did not answer in time")
                               : output_.error(no_answer_);
-  if (now > later(answer_.sent_at, plan_.timing.op_timeout + 1s)) answer_ = {};
-  output_.error(output_.busy_line(answer_.holder, answer_.why));
+  if (now > later(answer_.sent_at, plan_.timing.op_timeout + 1s)) answer_ = {.key = answer_.key};
+  output_.error(output_.busy_line(answer_));
 }
 
 }  // namespace dlock::run

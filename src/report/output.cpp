@@ -109,17 +109,22 @@ void Output::raw(std::string t) { writer_.write(STDERR_FILENO, std::move(t)); }
 
 std::string Output::key() const { return printable(plan_.request.key.text()); }
 
-std::string Output::held_line(const std::optional<HolderView>& holder,
-                              const std::string& why) const {
+std::string Output::key_in_the_way(const std::string& other) const {
+  return other.empty() ? key() : printable(other);
+}
+
+std::string Output::held_line(const Waiting& last) const {
+  const auto& holder = last.holder;
+  const std::string &why = last.why, held = key_in_the_way(last.key);
   if (!holder)
-    return why.empty() ? fmt::format("{} is not free", key())
-                       : fmt::format("{}: {}", key(), printable(why));
+    return why.empty() ? fmt::format("{} is not free", held)
+                       : fmt::format("{}: {}", held, printable(why));
   const Identity& who = holder->who;
   const bool nameless = who.host.empty();  // another program took the lock
-  if (nameless && who.pid <= 0 && !why.empty()) return fmt::format("{}: {}", key(), printable(why));
+  if (nameless && who.pid <= 0 && !why.empty()) return fmt::format("{}: {}", held, printable(why));
   const std::string stranger =
       who.pid > 0 ? fmt::format("process {}, which is not dlock's", who.pid) : "another program";
-  std::string line = fmt::format("{} is held by {}", key(), nameless ? stranger : who.text());
+  std::string line = fmt::format("{} is held by {}", held, nameless ? stranger : who.text());
   // Where the store does not record the grant, only the time of the request is known.
   const Duration age = holder->held.value_or(Duration(wall_micros() - who.since));
   if ((holder->held || who.since > 0) && age >= Duration{}) line += " for " + format_duration(age);
@@ -142,30 +147,30 @@ bool Output::skips_silently() const {
   return plan_.output.quiet || (plan_.conflict_status == 0 && plan_.output.verbosity == 0);
 }
 
-std::string Output::busy_line(const std::optional<HolderView>& holder,
-                              const std::string& why) const {
+std::string Output::busy_line(const Waiting& last) const {
   if (skips_silently()) return {};
-  return held_line(holder, why) +
+  return held_line(last) +
          (plan_.wait > Duration{} ? "; waited " + format_duration(*plan_.wait) : "; not waiting");
 }
 
 std::string Output::crowded_line(const Waiting& last) const {
   if (skips_silently()) return {};
-  return fmt::format("{}; {} wait already (--max-waiters {})", held_line(last.holder, last.why),
-                     last.ahead, *plan_.max_waiters);
+  return fmt::format("{}; {} wait already (--max-waiters {})", held_line(last), last.ahead,
+                     *plan_.max_waiters);
 }
 
-std::string Output::started_line(Duration ago) const {
+std::string Output::started_line(const RunStarts& starts) const {
   if (skips_silently()) return {};
-  return fmt::format("{} was started {} ago; not again (--once-per {})", key(),
-                     format_duration(ago), plan_.once_per->described());
+  return fmt::format("{} was started {} ago; not again (--once-per {})", key_in_the_way(starts.key),
+                     format_duration(Duration{starts.now - starts.last->at}),
+                     plan_.once_per->described());
 }
 
-std::string Output::started_ahead_line(Duration ahead, Record record) const {
+std::string Output::started_ahead_line(const RunStarts& starts, Record record) const {
   if (skips_silently()) return {};
   return fmt::format(
       "{} was started in the future by the store's clock ({} ahead){}; not again (--once-per {})",
-      key(), format_duration(ahead),
+      key_in_the_way(starts.key), format_duration(OncePer::ahead(starts)),
       record == Record::corrected ? ", so it counts as a start at this moment" : "",
       plan_.once_per->described());
 }

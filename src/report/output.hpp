@@ -51,26 +51,27 @@ class Output {
   std::string key() const;  // the key, safe to print
 
   // "nightly is held by db3:41223 (backup) for 31m", or another reason to wait
-  std::string held_line(const std::optional<HolderView>&, const std::string& why) const;
+  std::string held_line(const Waiting&) const;
   // The same with ", not waiting"; empty with -q, and with -E 0 unless -v is given,
   // for cron jobs that skip silently.
-  std::string busy_line(const std::optional<HolderView>&, const std::string& why) const;
+  std::string busy_line(const Waiting&) const;
 
   // The same for a queue that is too long; empty in the same cases.
   std::string crowded_line(const Waiting&) const;
 
   // "nightly was started 3m ago (--once-per hour)"; empty in the same cases.
-  std::string started_line(Duration ago) const;
+  std::string started_line(const RunStarts&) const;
   // The same for a recorded start that is in the future. corrected: the record now has the present
   // time.
   enum class Record { as_it_was, corrected };
-  std::string started_ahead_line(Duration ahead, Record) const;
+  std::string started_ahead_line(const RunStarts&, Record) const;
 
   bool flush(Duration bound) { return writer_.flush(bound); }
 
  private:
   void remember(const Owner&);
   bool skips_silently() const;
+  std::string key_in_the_way(const std::string& other) const;  // safe to print; other: may be empty
   void message(const char* level, std::string_view line);
 
   const Plan& plan_;

@@ -81,8 +81,7 @@ bool Keeper::note_start(const Lease& lease) {
     const bool due = plan_.again || plan_.once_per->due(starts);
     const Duration ahead = OncePer::ahead(starts);
     if (!due && ahead == 0us)
-      return refused(plan_.conflict_status,
-                     output_.started_line(Duration{starts.now - starts.last->at}), true);
+      return refused(plan_.conflict_status, output_.started_line(starts), true);
     // Part of `until` is random: otherwise a repeated change could take the record of another
     // holder, which read the same record, for ours.
     const auto keep = plan_.once_per->retention().count();
@@ -93,7 +92,7 @@ bool Keeper::note_start(const Lease& lease) {
     const bool noted = done && *done == UpdateResult::yes;
     if (!due) {
       const auto record = noted ? Output::Record::corrected : Output::Record::as_it_was;
-      return refused(plan_.conflict_status, output_.started_ahead_line(ahead, record), true);
+      return refused(plan_.conflict_status, output_.started_ahead_line(starts, record), true);
     }
     // With --again, a withdrawal must not bring back a start in the future (OncePer::ahead).
     recorded_start_ = {ahead > 0us ? mine : starts.last, mine};
@@ -148,7 +147,8 @@ void Keeper::give_up_wait(const Error& e) {
 void Keeper::end_busy(const Busy& busy) {
   if (busy.sent_at == Deadline{}) return fail_wait({Errc::unavailable, busy.why});
   output_.trace("fail", "acquire");
-  finish(event::WaitEnded{plan_.conflict_status, true, output_.busy_line(busy.holder, busy.why)});
+  const Waiting last{.holder = busy.holder, .why = busy.why, .key = busy.key};
+  finish(event::WaitEnded{plan_.conflict_status, true, output_.busy_line(last)});
 }
 
 // Ends the wait because of --max-waiters. If the cancellation fails, the entry in the queue expires

@@ -44,11 +44,13 @@ struct Waiting {
   // A time before the newest request was sent whose reply came during this poll. Deadline{}: no
   // reply came, and the other fields show what was known before.
   Deadline sent_at{};
+  std::string key{};  // the key in the way; empty: the key of the Request
 };
 struct Busy {
   std::optional<HolderView> holder;
   std::string why{};   // as in Waiting
   Deadline sent_at{};  // as in Waiting
+  std::string key{};   // as in Waiting
 };
 using Progress = std::variant<Granted, Waiting, Busy>;
 
@@ -88,6 +90,7 @@ struct RunStart {
 struct RunStarts {
   std::int64_t now = 0;
   std::optional<RunStart> last;  // the newest start
+  std::string key{};             // whose start it is; empty: of the key that was asked for
 };
 // A change of the record from `was` to `is`; nullopt: no record. The store makes it only if the
 // record still is `was`. A record that is not needed any more counts as no record.

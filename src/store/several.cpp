@@ -187,7 +187,10 @@ Result<RunStarts> Several::starts(const Key&) {
     const auto s = inner_->starts(key);
     if (!s) return s;
     newest.now = std::max(newest.now, s->now);
-    if (s->last && (!newest.last || s->last->at > newest.last->at)) newest.last = s->last;
+    if (s->last && (!newest.last || s->last->at > newest.last->at)) {
+      newest.last = s->last;
+      newest.key = key.text();
+    }
     read_starts_[key.text()] = s->last;
   }
   newest_start_ = newest.last;
@@ -301,14 +304,12 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
       if (error) return no_descriptor("cannot keep the locks", error);
       continue;
     }
+    const std::string& key = all_.order_[all_.taken_.size()].text();
+    if (auto* waiting = std::get_if<Waiting>(&*answer)) waiting->key = key;
     if (auto* busy = std::get_if<Busy>(&*answer)) {
-      std::string why = busy->why.empty() ? "" : "; " + busy->why;
-      const Key& key = all_.order_[all_.taken_.size()];
-      if (key != all_.keys_.front())
-        why = fmt::format("the key in the way is {}{}", printable(key.text()), why);
+      busy->key = key;
       waiter_.reset();
       release_taken();
-      return Progress{Busy{std::move(busy->holder), std::move(why), busy->sent_at}};
     }
     return answer;
   }

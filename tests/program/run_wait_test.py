@@ -125,6 +125,28 @@ class Wait(harness.Case):
         self.assertRegex(first.err, rf"\Adlock: {HELD}; waiting up to 30s \(position 1\)\n\Z")
         self.assertRegex(second.err, rf"\Adlock: {HELD}; waiting \(position 2\)\n\Z")
 
+    def test_several_keys(self):
+        """The lines name the key in the way, not the first one of the command line."""
+        self.hold("--once-per", "day")
+        keys = "run", "--key", "daily", "--key", "k", "--once-per", "day"
+        done = self.dlock(*keys, "-n", "--", "touch", "ran", wanted=75)
+        self.assertRegex(done.err, rf"\Adlock: {HELD}; not waiting\n\Z")
+        done = self.dlock(*keys, "-w", "700ms", "--", "touch", "ran", wanted=75)
+        self.assertLine(f"dlock: {HELD}; waited 700ms", done.err)
+        waiter = self.start(*keys, "--", "touch", "ran")
+        waiter.says("waiting (position 1)")
+        self.assertRegex(waiter.err, rf"\Adlock: {HELD}; waiting \(position 1\)\n\Z")
+        waiter.send(signal.SIGTERM).end(-signal.SIGTERM)
+        self.refused(75, "k is held by", *keys, "--max-waiters", "0", "--", "touch", "ran")
+        self.not_run()
+
+    def test_several_keys_started(self):
+        """With --once-per, the line names the key that was started."""
+        self.key("--once-per", "day", "--", "true")
+        self.refused(75, "dlock: k was started ", "run", "--key", "daily", "--key", "k",
+                     "--once-per", "day", "--", "touch", "ran")
+        self.not_run()
+
     def test_max_waiters(self):
         """Busy at once when as many wait already, and no place in the queue is left."""
         holder = self.hold()

@@ -277,6 +277,22 @@ TEST_CASE("several: when one is busy, the keys before it are released") {
   CHECK(keys.script.asked == "+a-a");
 }
 
+TEST_CASE("several: busy and waiting name the key in the way") {
+  for (const char* name : {"a", "b"}) {
+    Both keys;
+    keys.script.busy = name;
+    const auto busy = keys.place->poll(0us);
+    REQUIRE(busy);
+    CHECK(std::get<Busy>(*busy).key == name);
+    keys.script.busy.clear();
+    keys.script.waits = name;
+    keys.begin_anew();
+    const auto waiting = keys.place->poll(0us);
+    REQUIRE(waiting);
+    CHECK(std::get<Waiting>(*waiting).key == name);
+  }
+}
+
 TEST_CASE("several: the alarm of each key is noticed") {
   for (const char* which : {"a", "b"}) {
     Both keys;
