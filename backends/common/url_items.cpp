@@ -53,6 +53,12 @@ bool is_identifier(std::string_view s) noexcept {
   });
 }
 
+bool is_on_loopback(const Url& url) {
+  return std::all_of(url.hosts.begin(), url.hosts.end(), [](const Url::Host& h) {
+    return h.name == "localhost" || h.name == "::1" || h.name.starts_with("127.");
+  });
+}
+
 bool asks_for_tls(const Url& url) { return url.item("tls").value_or("no") != "no"; }
 
 Result<void> can_list(std::string_view prefix) {
@@ -126,7 +132,8 @@ std::optional<Duration> UrlItems::duration(std::string_view item) const {
 }
 
 StoreOptions UrlItems::store_options() const {
-  return {settings_.op_timeout, settings_.connect_timeout, settings_.interrupt_fd, url_.redacted()};
+  return {settings_.op_timeout, settings_.connect_timeout, settings_.interrupt_fd, url_.redacted(),
+          is_on_loopback(url_)};
 }
 
 LoginOptions UrlItems::login_options() const {

@@ -15,7 +15,8 @@ namespace dlock {
 struct StoreOptions {
   Duration op_timeout{}, connect_timeout{};
   int interrupt_fd = -1;
-  std::string where;  // the URL without secrets
+  std::string where;            // the URL without secrets
+  bool is_on_loopback = false;  // no traffic leaves this machine
 };
 
 struct TlsOptions {
@@ -35,7 +36,8 @@ inline constexpr std::string_view tls_advice =
     "--tls-ca names the authority that signed the server's certificate, which must be for the host "
     "of the URL or for --tls-name";
 
-bool asks_for_tls(const Url&);  // with ?tls=
+bool asks_for_tls(const Url&);    // with ?tls=
+bool is_on_loopback(const Url&);  // whether all its hosts are loopback addresses
 
 struct Login {
   std::string user{}, password{};

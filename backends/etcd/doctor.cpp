@@ -84,6 +84,10 @@ void rights(Client& client, Findings& found) {
     found.add("rights", denied ? "missing" : "enough", good_if(!denied, Level::bad),
               fmt::format("readwrite on all keys that begin with {}",
                           dlock::quoted(client.options().root)));
+  const Options& o = client.options();
+  if (!o.user.empty() && !o.tls && !o.is_on_loopback)
+    found.add("login", "the password is sent unencrypted", Level::warning,
+              "?tls=yes, a private network or a tunnel");
   if (client.no_auth())
     found.add("auth", "not enabled", Level::warning,
               "the user of the URL has no meaning here; whoever reaches a member may take locks");

@@ -10,7 +10,7 @@ Access access(const Url& url) {
   const bool tls = url.scheme == "etcds" || asks_for_tls(url);
   if (url.user.empty()) a.no_password = "it has no user; name one in the URL";
   if (!tls) a.no_tls = "it has no TLS: ?tls=yes";
-  if (!tls && !url.user.empty()) a.in_clear = "the password is sent unencrypted: ?tls=yes";
+  if (!tls && !is_on_loopback(url)) a.in_clear = "the password is sent unencrypted: ?tls=yes";
   return a;
 }
 

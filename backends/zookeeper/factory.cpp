@@ -16,7 +16,7 @@ Duration proven_lifetime(Duration ttl, Duration lock_delay, const Url& url) {
 Access access(const Url& url) {
   Access a{.port = usual_port, .no_tls = "this dlock has no TLS for ZooKeeper"};
   if (url.user.empty()) a.no_password = "it has no user; name one, or use --auth-file";
-  if (!stays_on_this_machine(url))
+  if (!is_on_loopback(url))
     a.in_clear = "the login is sent unencrypted: this dlock has no TLS for ZooKeeper";
   return a;
 }

@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::string_view native_prefix = "dlock/";
 
-bool loopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
 // The credential is sent unencrypted.
 Result<void> choose_login(Options& o, const Url& url, const Settings& settings, UrlItems& items) {
   o.auth = settings.auth;  // --auth-file overrides the URL
@@ -53,18 +49,12 @@ bool read_auth_again(Options& o) {
   return true;
 }
 
-bool stays_on_this_machine(const Url& url) {
-  return std::all_of(url.hosts.begin(), url.hosts.end(),
-                     [](const Url::Host& h) { return loopback(h.name); });
-}
-
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
   UrlItems read(items, url, traits, settings);
   Options o;
   static_cast<StoreOptions&>(o) = read.store_options();
   o.native = traits.native;
   o.nested = traits.recipe != "ephemeral";
-  o.all_loopback = stays_on_this_machine(url);
   if (url.hosts.empty())
     read.wrong("host", "", "at least one, as in zookeeper://H1,H2,H3[/chroot]");
   for (const Url::Host& host : url.hosts)

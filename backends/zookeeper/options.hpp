@@ -11,7 +11,6 @@ inline constexpr std::uint16_t usual_port = 2181;
 
 struct Options : StoreOptions {
   std::vector<Url::Host> servers;  // each with its port
-  bool all_loopback = true;        // no traffic leaves this machine
   // chroot and prefix: "/app/dlock/". A key's path is this and its name. At least "/".
   std::string root;
   std::string auth;  // "scheme:credential"; empty: none
@@ -24,8 +23,6 @@ struct Options : StoreOptions {
 
 // Reads the credential's file again. True: the credential has changed, and `auth` is the new one.
 bool read_auth_again(Options&);
-
-bool stays_on_this_machine(const Url&);  // Whether all its hosts are loopback addresses.
 
 // Errc::usage: the URL. Errc::config: the file of `auth_file`.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);

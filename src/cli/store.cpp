@@ -22,14 +22,16 @@ void warn(const StoreOptions& o, const Store& s) {
   const auto about_url = [&](std::string_view text) {
     if (!text.empty()) say_warning(fmt::format("{}: {}", s.called, text));
   };
-  // No warning in cron's mail, line by line, and none about a variable, which is harder to see.
-  if (!s.url.password.empty() && given_by_flag(o, "backend") &&
-      (given(o, "doctor") || ::isatty(STDERR_FILENO) != 0))
+  // No warning about secrets in cron's mail, line by line, and none about a variable, which is
+  // harder to see.
+  const bool tty = ::isatty(STDERR_FILENO) != 0, doctor = given(o, "doctor");
+  if (!s.url.password.empty() && given_by_flag(o, "backend") && (doctor || tty))
     about_url(fmt::format("a password in a URL is easily seen by others ({})", s.url.redacted()));
   if (s.traits->legacy)
     say_warning(
         fmt::format("{}, recipe {}: {}", s.traits->family, s.traits->recipe, s.traits->weakness));
-  if (s.factory->access && (!s.url.user.empty() || !s.secrets.auth.empty()))
+  // The doctor has a row of its own.
+  if (tty && !doctor && s.factory->access && (!s.url.user.empty() || !s.secrets.auth.empty()))
     about_url(s.factory->access(s.url).in_clear);
   const bool locks = !given(o, "explain") &&
                      (o.verb == Verb::run || o.verb == Verb::acquire || o.verb == Verb::bench);

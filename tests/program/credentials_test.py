@@ -196,14 +196,29 @@ class Credentials(harness.Case):
         self.assertIn(text, done.out + done.err)
         return done.out + done.err
 
+    def at_terminal(self, *words, env=None):
+        """What `inspect` prints there."""
+        ours, its = os.openpty()
+        self.dlock("inspect", "--connect-timeout", "50ms", *words, env=env, stderr=its, wanted=69)
+        os.close(its)
+        said = os.read(ours, 65536).decode()
+        os.close(ours)
+        self.assertNotIn("canary", said)
+        return said
+
     def test_login_in_clear(self):
-        """Of ZooKeeper: it is said, however it was given."""
-        self.needs_backend("zookeeper")
+        """It is said at a terminal, however it was given, and not of this machine."""
+        self.needs_backend("zookeeper", "etcd")
+        etcd = "etcd://u@nowhere.invalid:1", "--password-file", "pw"
         for words in (["-b", f"{FAR}?auth_file=auth"], ["-b", FAR, "--auth-file", "auth"],
-                      ["-b", "zookeeper://u@nowhere.invalid:1", "--password-file", "pw"]):
-            self.accepted("sent unencrypted", *words)
-        for url in FAR, "zookeeper://127.0.0.1:1?auth_file=auth":
-            self.assertNotIn("unencrypted", self.accepted("", "-b", url))
+                      ["-b", "zookeeper://u@nowhere.invalid:1", "--password-file", "pw"],
+                      ["-b", *etcd]):
+            self.assertIn("sent unencrypted", self.at_terminal(*words))
+            self.assertNotIn("unencrypted", self.accepted("", *words))
+        for words in ([FAR], ["zookeeper://127.0.0.1:1?auth_file=auth"],
+                      ["etcd://u@127.0.0.1:1", *etcd[1:]],
+                      ["etcds://u@nowhere.invalid:1", *etcd[1:]]):
+            self.assertNotIn("unencrypted", self.at_terminal("-b", *words))
 
     def test_in_url(self):
         """A password in a URL of the command line: a warning at a terminal, and of the doctor."""
@@ -212,12 +227,7 @@ class Credentials(harness.Case):
         self.assertNotIn(warning, self.accepted("", *words, "-b", url))
         self.assertIn(warning, self.tell("inspect", "--doctor", *words, "-b", url, wanted=None))
         for more, env, wanted in ([["-b", url], {}, True], [[], {"DLOCK_BACKEND": url}, False]):
-            ours, its = os.openpty()
-            self.dlock("inspect", *words, *more, env=env, stderr=its, wanted=69)
-            os.close(its)
-            said = os.read(ours, 65536).decode()
-            os.close(ours)
-            self.assertNotIn("canary", said)
+            said = self.at_terminal(*more, env=env)
             self.assertEqual(wanted, warning in said, said)
 
     def test_of_a_pipe(self):

@@ -188,7 +188,7 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
     found.add("ACL of " + directory, missing ? "it does not exist yet" : "not readable",
               good_if(missing, Level::bad), "this client may not use the directory");
   }
-  if (!options_.auth.empty() && !options_.all_loopback)
+  if (!options_.auth.empty() && !options_.is_on_loopback)
     found.add("login", "the credential is sent unencrypted", Level::warning,
               "a private network or a tunnel; this client has no TLS");
   return found.extract();

@@ -101,6 +101,16 @@ TEST_CASE("auth that is not enabled: the user is no error, and the doctor says s
   const auto all = b->doctor().value();
   REQUIRE(find(all, "auth"));
   CHECK(find(all, "auth")->level == Finding::Level::warning);
+  CHECK_FALSE(find(all, "login"));  // of this machine
+}
+
+TEST_CASE("the doctor says that a password is sent unencrypted to another host") {
+  EtcdServer server{in_memory()};
+  std::string host = server.host();
+  host.replace(0, host.rfind(':'), "0.0.0.0");  // arrives here, and is no loopback address
+  const auto all = open_etcd("etcd://job:secret@" + host, patient())->doctor().value();
+  REQUIRE(find(all, "login"));
+  CHECK(find(all, "login")->seen == "the password is sent unencrypted");
 }
 
 TEST_CASE("NOSPACE: nothing is granted, the reason is named, and the doctor sees the alarm") {
