@@ -21,8 +21,8 @@ inline constexpr std::array<UrlItem, 10> items{{
     {"key", UrlItem::choice, "hashtext hashtextextended int8 int4,int4 crc32", "hashtext",
      "advisory", "hashtext, hashtextextended, int8, int4,int4, crc32"},
     tls_name_item,
-    // libpq's own: see translate()
-    {"host hostaddr"},
+    // libpq's own: see normalize_url()
+    {"host hostaddr user password"},
     {"connect_timeout", UrlItem::number, "1000000"},
     // given to libpq as they are
     {"application_name channel_binding keepalives keepalives_count keepalives_idle "

@@ -44,7 +44,7 @@ void warn(const StoreOptions& o, const Store& s) {
 }
 
 std::string without_password(std::string_view backend) {
-  auto url = Url::parse(backend);
+  auto url = parse_backend(backend);
   if (!url || url->redacted().find("***") == std::string::npos) return std::string(backend);
   url->password.clear();
   return url->redacted();

@@ -229,6 +229,12 @@ class Credentials(harness.Case):
         for more, env, wanted in ([["-b", url], {}, True], [[], {"DLOCK_BACKEND": url}, False]):
             said = self.at_terminal(*more, env=env)
             self.assertEqual(wanted, warning in said, said)
+        self.needs_backend("postgresql")
+        url = "postgresql:///d?host=127.0.0.1&port=1&user=u&password=canary"
+        self.assertIn(warning + " (postgresql://u:***@127.0.0.1:1/d)", self.at_terminal("-b", url))
+        self.assertNotIn("canary", self.dlock("config", "-b", url).out)
+        done = self.dlock("run", "--explain", "--key", "k", "-b", url, "--", "true")
+        self.assertIn("in postgresql://u:***@127.0.0.1:1/d,", done.out)
 
     def test_of_a_pipe(self):
         """A secret comes from a pipe, which is not read again when the server refuses it."""
@@ -406,6 +412,8 @@ class Credentials(harness.Case):
                 (False, "redis://u@127.0.0.1:1", HERE),
                 (False, "redis+unix:///run/none", "redis+unix:///run/nowhere"),
                 (False, "postgresql://u@db1:1/d", "postgresql://u@db1:1/d?hostaddr=127.0.0.1"),
+                (True, "postgresql://u@127.0.0.1:1/d",
+                 "postgresql:///d?user=u&host=127.0.0.1&port=1"),
                 (False, "redis+cluster://127.0.0.1:1,127.0.0.2:1", "redis+cluster://127.0.0.1:1")):
             with self.subTest(its, url=url):
                 self.table(f'backend = "{its}"', f'password-file = "{self.dir}/none"')

@@ -145,8 +145,16 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
 
 }  // namespace
 
-// Translates ?host=, with the ports of the authority or ?port=; a directory as host: a unix socket.
+// Translates ?user= and ?password=, and ?host=, with the ports of the authority or ?port=; a
+// directory as host: a unix socket. An item that contradicts the authority stays.
 void normalize_url(Url& url) {
+  for (const auto& [item, field] :
+       {std::pair{"user", &url.user}, std::pair{"password", &url.password}}) {
+    const std::string value{url.item(item).value_or("")};
+    if (field->empty()) *field = value;
+    if (value.empty() || *field == value)
+      std::erase_if(url.items, [&name = item](const auto& i) { return i.first == name; });
+  }
   if (on_socket(url)) return;
   std::vector<Url::Host> hosts = url.hosts;
   std::vector<std::string> names = list_of(url.item("host").value_or("")),
@@ -204,6 +212,8 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
     given.wrong("prefix", o.prefix, "ASCII: a database may have any encoding");
   if (const auto left = url.item("host"))
     given.wrong("host", *left, "names of hosts, or the directory of one socket");
+  for (const char* item : {"user", "password"})
+    if (url.item(item)) given.wrong(item, "***", "the same as before the '@', or none there");
   servers(given, url, o);
   if (o.database.size() > 63) given.wrong("database", o.database, "at most 63 characters");
   if (given.text("connect_timeout") == "0") given.wrong("connect_timeout", "0", "seconds above 0");

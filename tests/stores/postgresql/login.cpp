@@ -49,6 +49,10 @@ TEST_CASE("SCRAM: the right password, from each source, and a wrong one") {
     return fmt::format("postgresql://{}@127.0.0.1:{}/postgres", user, own.port());
   };
   CHECK(works(url("app:hunter2")));
+  const auto bare = fmt::format("127.0.0.1:{}/postgres?password=hunter2", own.port());
+  CHECK(works("postgresql://app@" + bare));
+  CHECK(works("postgresql://" + bare + "&user=app"));
+  CHECK(works("postgresql://app:hunter2@" + bare + "&user=app"));
   Settings s = patient();
   s.password = "hunter2";
   CHECK(works(url("app"), s));
