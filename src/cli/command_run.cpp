@@ -133,6 +133,11 @@ Result<void> explain(const RunCommandOptions& o, const Store& store, const run::
 
   Lines all;
   line(all, "lock", what_is_locked(plan, store, backend->where()));
+  std::string names = backend->replaced_name(plan.request.key);
+  for (const Key& key : plan.more_keys)
+    if (const auto name = backend->replaced_name(key); !name.empty())
+      names += (names.empty() ? "" : "; ") + name;
+  line(all, "name", names);
   line(all, "waits", waiting(plan));
   if (plan.timing.leased) leased(all, plan.timing, plan.request.ttl, plan.traits);
   else attached(all, plan.descendants == run::Descendants::release);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/key.hpp"
 #include <fmt/format.h>
+#include <sha1.h>
 #include <sha2.h>
 #include <array>
 #include <cstdint>
@@ -41,6 +42,12 @@ Result<Key> Key::parse(std::string_view text) {
 std::string sha256_hex(std::string_view bytes) {
   std::array<char, SHA256_DIGEST_STRING_LENGTH> hex{};
   SHA256Data(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), hex.data());
+  return hex.data();
+}
+
+std::string sha1_hex(std::string_view bytes) {
+  std::array<char, SHA1_DIGEST_STRING_LENGTH> hex{};
+  SHA1Data(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), hex.data());
   return hex.data();
 }
 

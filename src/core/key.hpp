@@ -27,7 +27,9 @@ class Key {
 // first 40 hex digits of the key's SHA-256.
 std::string store_name(const Key& key);
 
-std::string sha256_hex(std::string_view bytes);  // 64 lower-case digits (FIPS 180-4)
+// 64 and 40 lower-case digits (FIPS 180-4).
+std::string sha256_hex(std::string_view bytes);
+std::string sha1_hex(std::string_view bytes);
 
 // The inverse of store_name(). Errc::usage: a shortened name, whose full key is in its record, or
 // the name of another program.

@@ -178,11 +178,13 @@ void Keeper::open() {
   auto opened = plan_.open(plan_.timing.op_timeout, wake_keeper_.get());
   if (!opened) return fail_wait(opened.error());
   backend_ = std::move(*opened);
+  std::vector<Key> keys{plan_.request.key};
+  keys.insert(keys.end(), plan_.more_keys.begin(), plan_.more_keys.end());
+  if (plan_.output.verbosity > 0)
+    for (const Key& key : keys) output_.inform(backend_->replaced_name(key));
   if (plan_.handle) backend_ = borrowed(std::move(backend_), *plan_.handle);
   if (!plan_.inherited.empty()) backend_ = reentrant(std::move(backend_), plan_.inherited);
   if (!plan_.several()) return;
-  std::vector<Key> keys{plan_.request.key};
-  keys.insert(keys.end(), plan_.more_keys.begin(), plan_.more_keys.end());
   backend_ = several(std::move(backend_), std::move(keys), renewals(plan_.timing));
 }
 

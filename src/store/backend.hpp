@@ -136,6 +136,10 @@ class Backend {
   virtual const Traits& traits() const noexcept = 0;
   virtual std::string where() const = 0;  // redacted URL or directory, for messages
 
+  // If the recipe shares its locks with other programs, and a key is too long for their name: says
+  // under which name it is locked, for people; empty: the name is that of the key.
+  virtual std::string replaced_name(const Key&) const { return {}; }
+
   // Prepares to wait; the first poll sends the request. The caller must not have released or
   // cancelled anything under this owner (lease.hpp). Errc::usage: the recipe does not support the
   // request.

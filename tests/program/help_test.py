@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The help texts. (manual compares them with the pages.)"""
-import os, re
+import hashlib, os, re
 import harness
 from harness import FAKE
 
@@ -67,6 +67,17 @@ class Help(harness.Case):
                      "renewed +never: .* there is no deadline", "longest run +2h.*",
                      "shortest hold +1m.*", "lock-delay +3s.*", "weakness +..*"):
             self.assertLine(line, done)
+
+    def test_replaced_name(self):
+        """--explain and -v name the lock of a key that is too long for MySQL."""
+        self.needs_backend("mysql")
+        key = "x" * 70
+        line = f"{key} is locked as dlock:{hashlib.sha1(key.encode()).hexdigest()}, because a .*"
+        words = "-b", "mysql://127.0.0.1:1/d?recipe=get-lock", "--key", "k", "--key"
+        self.assertLine(f"name +{line}", self.dlock("run", "--explain", *words, key, "--", "true"))
+        self.assertNoLine("name .*", self.dlock("run", "--explain", *words, "l", "--", "true"))
+        done = self.dlock("run", "-vn", *words, key, "--", "true", wanted=69)
+        self.assertLine(f"dlock: {line}", done.err)
 
     def test_explain_lease(self):
         """Of a lease: the times add up."""

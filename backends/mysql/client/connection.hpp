@@ -59,18 +59,14 @@ inline constexpr std::string_view server_clock =
 std::string hex(std::string_view bytes);   // x'..'
 std::string text_hex(std::string_view s);  // _utf8mb4 x'..', for what the server compares as text
 
-// A value of a Template. `Text`: what the server compares as text, in utf8mb4. `Sql`: an
-// expression; a statement with one is not prepared.
+// A value of a Template. `Text`: what the server compares as text, in utf8mb4.
 struct Bytes {
   std::string data;
 };
 struct Text {
   std::string data;
 };
-struct Sql {
-  std::string expression;
-};
-using Value = std::variant<std::int64_t, std::uint64_t, Bytes, Text, Sql>;
+using Value = std::variant<std::int64_t, std::uint64_t, Bytes, Text>;
 using Values = std::vector<Value>;
 std::string literal(const Value&);
 
@@ -149,7 +145,7 @@ class Connection final : public SqlSession {
   Error error(std::string_view what);
   Error error(std::string_view what, unsigned number, const char* text);
   Result<void> read_answer();
-  bool prepares(const Template&, const Values&) const;
+  bool prepares(const Template&) const;
   Result<void> prepare(std::string_view what, const Template&, Deadline until);
   Result<SqlRows> execute(std::string_view what, st_mysql_stmt*, const Values&, Deadline until);
   // Continues a call of the client library.

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <mysql.h>
 #include <mysqld_error.h>
-#include <algorithm>
 #include "mysql/client/connection.hpp"
 #include "mysql/client/steps.hpp"
 #include "util/overloaded.hpp"
@@ -25,7 +24,6 @@ std::string as_text(const Template& t, const Values& values) {
 std::string literal(const Value& v) {
   return std::visit(Overloaded{[](const Bytes& b) { return hex(b.data); },
                                [](const Text& t) { return text_hex(t.data); },
-                               [](const Sql& s) { return s.expression; },
                                [](auto number) { return std::to_string(number); }},
                     v);
 }
@@ -57,7 +55,6 @@ MYSQL_BIND bind(const Value& v) {
   std::visit(
       Overloaded{[&](const Bytes& x) { set(MYSQL_TYPE_BLOB, x.data.data(), x.data.size()); },
                  [&](const Text& x) { set(MYSQL_TYPE_STRING, x.data.data(), x.data.size()); },
-                 [&](const Sql&) { set(MYSQL_TYPE_NULL, nullptr, 0); },
                  [&](const std::int64_t& n) { set(MYSQL_TYPE_LONGLONG, &n, sizeof n); },
                  [&](const std::uint64_t& n) {
                    set(MYSQL_TYPE_LONGLONG, &n, sizeof n);
@@ -132,10 +129,8 @@ Result<SqlRows> Connection::execute(std::string_view what, MYSQL_STMT* s, const 
   return answer;
 }
 
-bool Connection::prepares(const Template& t, const Values& values) const {
-  const bool expression = std::any_of(
-      values.begin(), values.end(), [](const Value& v) { return std::holds_alternative<Sql>(v); });
-  return prepares_ && !expression && !broken_ && handle_ && repeated_.contains(t.name);
+bool Connection::prepares(const Template& t) const {
+  return prepares_ && !broken_ && handle_ && repeated_.contains(t.name);
 }
 #else
 Result<void> Connection::prepare(std::string_view, const Template&, Deadline) {
@@ -146,13 +141,13 @@ Result<SqlRows> Connection::execute(std::string_view, MYSQL_STMT*, const Values&
 }
 void Connection::end_suspended() noexcept {}
 void Connection::forget_statements() noexcept {}
-bool Connection::prepares(const Template&, const Values&) const { return false; }
+bool Connection::prepares(const Template&) const { return false; }
 #endif
 
 Result<SqlRows> Connection::query(std::string_view what, const Template& t, const Values& values,
                                   std::string_view before, std::string_view behind,
                                   Deadline until) {
-  if (before.empty() && behind.empty() && prepares(t, values)) {
+  if (before.empty() && behind.empty() && prepares(t)) {
     error_number_ = 0;
     const bool made = repeated_[t.name] != nullptr;
     const auto ready = made ? Result<void>{} : prepare(what, t, until);

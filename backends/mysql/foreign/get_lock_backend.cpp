@@ -2,6 +2,8 @@
 #include "mysql/foreign/get_lock_backend.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include "core/key.hpp"
+#include "core/text.hpp"
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
@@ -15,15 +17,22 @@ std::string has_or_gets(std::string_view lock) {
   return fmt::format("IF(IS_USED_LOCK({0})<=>CONNECTION_ID(),1,GET_LOCK({0},0))=1", lock);
 }
 
-}  // namespace
-
-Value lock_value(const std::string& name) {
+// The name of a lock: the key itself, or its SHA-1 when it exceeds the limit.
+std::string lock_name(const std::string& name) {
   const auto characters =
       std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xc0) != 0x80; });
-  if (characters <= most_characters && name.size() <= 192) return Text{name};
-  return Sql{fmt::format("CONCAT('dlock:',SHA1({}))", text_hex(name))};
+  return characters <= most_characters && name.size() <= 192 ? name : "dlock:" + sha1_hex(name);
 }
-std::string lock_name(const std::string& name) { return literal(lock_value(name)); }
+std::string in_sql(const std::string& name) { return text_hex(lock_name(name)); }
+
+}  // namespace
+
+std::string GetLockBackend::replaced_name(const Key& key) const {
+  const std::string name = name_of(key), lock = lock_name(name);
+  if (lock == name) return {};
+  return fmt::format("{} is locked as {}, because a name has at most {} characters",
+                     printable(key.text()), lock, most_characters);
+}
 
 GetLockBackend::GetLockBackend(const Traits& traits, Options options)
     : HeldBackend(traits, std::move(options), schema::get_lock, "dlock_named"),
@@ -47,10 +56,10 @@ Result<void> GetLockBackend::check_server(const Facts& f) const {
 }
 
 std::string GetLockBackend::in_force(const std::string& name) const {
-  return fmt::format("IS_USED_LOCK({})=r.conn AND {}", lock_name(name), session_lives);
+  return fmt::format("IS_USED_LOCK({})=r.conn AND {}", in_sql(name), session_lives);
 }
 std::string GetLockBackend::held(const std::string& name) const {
-  return fmt::format("IS_USED_LOCK({}) IS NOT NULL", lock_name(name));
+  return fmt::format("IS_USED_LOCK({}) IS NOT NULL", in_sql(name));
 }
 
 // Takes the lock and writes the record in one statement. A missing row is created; its first token
@@ -61,7 +70,7 @@ Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const
   std::optional<FencingToken> token;
   const std::string lives = life_name(r.owner, name);
   if (!c.facts().statement_log) {
-    const Value lock = lock_value(name), life = Text{lives};
+    const Value lock = Text{lock_name(name)}, life = Text{lives};
     const Values values{Bytes{r.owner.hex()},
                         r.ttl.count(),
                         Bytes{identity_of(r)},
@@ -76,7 +85,7 @@ Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const
   if (!token) {
     TRY(made, write_record(c, name, r,
                            fmt::format("DUAL WHERE @writes AND IF({},{},0)",
-                                       has_or_gets(lock_name(name)), has_or_gets(text_hex(lives))),
+                                       has_or_gets(in_sql(name)), has_or_gets(text_hex(lives))),
                            "CONNECTION_ID()", until, false));
     token = made;
   }
@@ -85,7 +94,7 @@ Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const
 }
 
 std::string GetLockBackend::wait(const std::string& name, double seconds) const {
-  return fmt::format("SELECT GET_LOCK({},{:.3f})", lock_name(name), seconds);
+  return fmt::format("SELECT GET_LOCK({},{:.3f})", in_sql(name), seconds);
 }
 bool GetLockBackend::was_granted(const SqlRows& a) const { return a.text(0) == "1"; }
 
@@ -95,7 +104,7 @@ Result<FencingToken> GetLockBackend::record_grant(Connection& c, const std::stri
   TRY(token,
       write_record(c, name, r,
                    fmt::format("DUAL WHERE @writes AND IF(IS_USED_LOCK({})=CONNECTION_ID(),{},0)",
-                               lock_name(name), has_or_gets(text_hex(lives))),
+                               in_sql(name), has_or_gets(text_hex(lives))),
                    "CONNECTION_ID()", until, false));
   if (!token)
     return fail(Errc::unavailable,
@@ -111,7 +120,7 @@ Result<bool> GetLockBackend::heartbeat(Connection& c, const Lease& lease, Durati
   TRY(r, c.query("renew", until,
                  "UPDATE {} SET until={}+{} WHERE name={} AND owner='{}' AND "
                  "conn=CONNECTION_ID() AND IS_USED_LOCK({})=CONNECTION_ID()",
-                 table_, server_clock, ttl.count(), hex(name), lease.owner.hex(), lock_name(name)));
+                 table_, server_clock, ttl.count(), hex(name), lease.owner.hex(), in_sql(name)));
   return r.affected == 1;
 }
 
@@ -122,7 +131,7 @@ Result<bool> GetLockBackend::release_over(Connection& c, const Lease& lease, Dea
 }
 
 Result<void> GetLockBackend::undo(Connection& c, const std::string& name, Deadline until) {
-  const Value lock = lock_value(name);
+  const Value lock = Text{lock_name(name)};
   const Value life = c.names.empty() ? lock : Value{Text{c.names.front()}};
   TRY_VOID(c.query("release", free_, {life, lock}, "", "", until));
   c.names.clear();
@@ -131,7 +140,7 @@ Result<void> GetLockBackend::undo(Connection& c, const std::string& name, Deadli
 
 Result<std::uint64_t> GetLockBackend::session_of(Connection& c, const std::string& name,
                                                  Deadline until) {
-  TRY(r, c.query("look", until, "SELECT IS_USED_LOCK({})", lock_name(name)));
+  TRY(r, c.query("look", until, "SELECT IS_USED_LOCK({})", in_sql(name)));
   return r.number<std::uint64_t>(0).value_or(0);
 }
 

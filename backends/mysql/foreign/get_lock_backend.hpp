@@ -13,6 +13,7 @@ namespace dlock::mysql {
 class GetLockBackend final : public HeldBackend {
  public:
   GetLockBackend(const Traits&, Options);
+  std::string replaced_name(const Key&) const override;
 
  protected:
   Result<void> check_server(const Facts&) const override;
@@ -32,9 +33,5 @@ class GetLockBackend final : public HeldBackend {
  private:
   const Template take_, free_;
 };
-
-// The name of a lock as an SQL expression: the key itself, or its SHA-1 when it exceeds MySQL's 64
-// characters.
-std::string lock_name(const std::string& name);
 
 }  // namespace dlock::mysql
