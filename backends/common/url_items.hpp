@@ -34,7 +34,7 @@ struct TlsOptions {
 // Advice when a server's certificate was refused.
 inline constexpr std::string_view tls_advice =
     "--tls-ca names the authority that signed the server's certificate, which must be for the host "
-    "of the URL or for --tls-name";
+    "of the URL or for --tls-name, unless the URL says verify-ca";
 
 bool asks_for_tls(const Url&);    // with ?tls=
 bool is_on_loopback(const Url&);  // whether all its hosts are loopback addresses

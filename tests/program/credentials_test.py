@@ -332,6 +332,7 @@ class Credentials(harness.Case):
                     self.assertEqual({(asked, complete)}, set(server.seen))
                     if not complete:
                         self.assertIn("--tls-ca names the authority", done.err)
+                        self.assertIn("or for --tls-name, unless the URL says verify-ca", done.err)
 
     def test_other_server(self):
         """What the URL says is not what is there, or not all: what to write."""
