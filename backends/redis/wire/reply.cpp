@@ -204,9 +204,22 @@ bool contains_word(std::string_view text, std::string_view word) noexcept {
   return false;
 }
 
+// Drops what nobody needs: the words of a command that the server quotes, as our script, and which
+// script and which line of it failed.
+std::string_view without_script(std::string_view text) {
+  text = text.substr(0, text.find(", with args beginning with"));
+  text = text.substr(0, text.find(" script: "));
+  constexpr std::string_view place = "user_script:";  // "user_script:31: ", "@user_script: 9: -"
+  const std::size_t at = text.rfind(place);
+  const std::size_t end = at == text.npos ? at : text.find(": ", at + place.size());
+  if (end != text.npos) text.remove_prefix(end + 2);
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return text;
+}
+
 Error shown(const ServerError& e, std::string_view what, std::string_view where,
             std::string_view text) {
-  return refused(e.code, what, where, text.substr(0, 200), e.advice);
+  return refused(e.code, what, where, without_script(text).substr(0, 200), e.advice);
 }
 
 }  // namespace

@@ -65,6 +65,27 @@ TEST_CASE("the remedy for each server error") {
     }
 }
 
+TEST_CASE("a message shows neither our script nor its hash and lines") {
+  const std::pair<const char*, const char*> rows[] = {
+      {"ERR unknown command 'EVAL', with args beginning with: '#!lua name=x' '3' ",
+       "ERR unknown command 'EVAL' ("},
+      {"OOM command not allowed when used memory > 'maxmemory'. script: 3a4f, on @user_script:9.",
+       "OOM command not allowed when used memory > 'maxmemory'. ("},
+      {"ERR Error running script (call to f_1f): @user_script:9: @user_script: 9: -READONLY You "
+       "can't write against a read only replica.",
+       "db:6379: READONLY You can't write against a read only replica. ("},
+      {"ERR user_script:31: DLOCKDATA dlock:{k} is no record script: 3a4f, on @user_script:31.",
+       "db:6379: DLOCKDATA dlock:{k} is no record ("},
+      {"NOSCRIPT No matching script. Please use EVAL.",
+       "db:6379: NOSCRIPT No matching script. Pl"}};
+  for (const auto& [text, shown] : rows) {
+    const Error e = as_error("acquire", "db:6379", text);
+    INFO(e.message);
+    CHECK(e.message.find(shown) != std::string::npos);
+    CHECK(e.message.find("user_script") == std::string::npos);
+  }
+}
+
 TEST_CASE("a server's error text lets no terminal control sequence through") {
   const Error e = as_error("acquire", "db:6379", "ERR \x1b]0;title\x07" + std::string(500, 'x'));
   CHECK(e.message.find('\x1b') == std::string::npos);
