@@ -19,6 +19,12 @@ namespace {
 // of the written prefix: with the name of a key it must fit into a file name of 255 bytes
 constexpr std::size_t longest_prefix = 50;
 
+// "/dir/" and "below" give "/dir/below".
+std::string joined(std::string directory, std::string_view below) {
+  while (directory.ends_with('/')) directory.pop_back();
+  return directory.append("/").append(below);
+}
+
 std::string without_end_slashes(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
@@ -78,13 +84,13 @@ Result<Parsed> parse(const Url& url, const Traits& traits, const Settings& setti
 Result<std::string> default_directory() {
   if (::geteuid() == 0) return "/var/lib/dlock";
   if (const char* state = std::getenv("XDG_STATE_HOME"); state && state[0] == '/')
-    return without_end_slashes(state) + "/dlock";
+    return joined(state, "dlock");
   const std::string home = home_directory();
   if (home.empty())
     return fail(Errc::cannot_create,
                 "backend file: has no directory, because HOME and XDG_STATE_HOME are not set; name "
                 "one with -b file:/dir");
-  return without_end_slashes(home) + "/.local/state/dlock";
+  return joined(home, ".local/state/dlock");
 }
 
 Result<Opener> prepare(const Url& url, const Traits& traits, const Settings& settings) {

@@ -428,6 +428,20 @@ class Proc(Case):
 
 
 class Places(Case):
+    def test_home(self):
+        """The default directory of a user has no double slash, wherever the home is."""
+        as_user = ("setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps=+dac_override",
+                   "--ambient-caps=+dac_override")
+        if self.program(*as_user, "true", wanted=None).status:
+            self.skipTest("needs the right to be another user")
+        del self.env["DLOCK_BACKEND"]
+        for variable, home, directory in (
+                ("HOME", "/", "/.local/state/dlock"), ("XDG_STATE_HOME", "/", "/dlock"),
+                ("HOME", "/home/me/", "/home/me/.local/state/dlock")):
+            done = self.dlock("run", "--explain", "--key", "k", "--", "true", before=as_user,
+                              env={"XDG_STATE_HOME": "", variable: home})
+            self.assertIn(f" in file:{directory}, file recipe lease", done.out)
+
     def test_systemd_units(self):
         """Those of dlock-run(1) are valid."""
         if shutil.which("systemd-analyze") is None:
