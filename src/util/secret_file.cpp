@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -178,6 +179,10 @@ std::string readers_of_secret(const std::string& path) {
   const auto file = open_secret(path);
   if (!file) return {};
   if (file->st.st_mode & S_IROTH) return "all users of this machine may read it";
+  // With an ACL these bits are the most that the ACL allows to anybody.
+  if (file->st.st_mode & S_IRGRP)
+    if (::fgetxattr(file->fd.get(), "system.posix_acl_access", nullptr, 0) > 0)
+      return "its ACL says who may read it (getfacl)";
   if (file->st.st_mode & S_IRGRP)
     return fmt::format("its owner and group {} may read it", file->st.st_gid);
   return "its owner alone may read it";

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -113,6 +114,16 @@ TEST_CASE("a secret of root's that the user may not write is accepted, as platfo
     CHECK(accepted(s.path("mounted")));
     CHECK(readers_of_secret(s.path("mounted")) == "all users of this machine may read it");
   }
+  Scene::as(0);
+  s.file("listed", 0440);
+  // as systemd's LoadCredential=: owner, a named user, group (none), mask, others (none)
+  const std::uint32_t acl[] = {2, 0x40001, ~0U, 0x40002, other, 0x4, ~0U, 0x40010, ~0U, 0x20, ~0U};
+  const bool has_acl =
+      ::setxattr(s.path("listed").c_str(), "system.posix_acl_access", acl, sizeof acl, 0) == 0;
+  Scene::as(other);
+  if (has_acl) CHECK(accepted(s.path("listed")));
+  if (has_acl)
+    CHECK(readers_of_secret(s.path("listed")) == "its ACL says who may read it (getfacl)");
   for (const mode_t bad : {0666, 0664, 0646}) {
     Scene::as(0);
     s.file("mounted", bad);
