@@ -24,11 +24,22 @@ bool nap(Duration d, int interrupt_fd) noexcept {
   return Clock::now() >= until;
 }
 
-Duration pause_after(unsigned failures) noexcept {
-  constexpr Duration first{2'000}, longest{250'000};
+namespace {
+
+// Doubles with each failure; a random part of it, at least half.
+Duration growing(unsigned failures, Duration first, Duration longest) noexcept {
   const auto d = std::min<Duration>(longest, first * (1LL << std::min(failures, 10u)));
   const auto r = static_cast<Duration::rep>(Clock::now().time_since_epoch().count() / 64 % 1024);
   return d / 2 + d * r / 2048;
+}
+
+}  // namespace
+
+Duration pause_after(unsigned failures) noexcept {
+  return growing(failures, Duration{2'000}, Duration{250'000});
+}
+Duration pause_before_connect(unsigned failures) noexcept {
+  return growing(failures, Duration{20'000}, Duration{500'000});
 }
 
 Error no_answer(std::string_view what, std::string_view where) {

@@ -29,6 +29,8 @@ bool nap(Duration, int interrupt_fd) noexcept;
 // The pause after this number of failures of one request. Random, so that clients with the same
 // problem do not retry in step.
 Duration pause_after(unsigned failures) noexcept;
+// The same after tries to connect, which cost the server more: 20 ms, growing to 500 ms.
+Duration pause_before_connect(unsigned failures) noexcept;
 
 // What may help when a server refused a request.
 enum class Remedy {

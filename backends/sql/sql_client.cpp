@@ -67,7 +67,8 @@ Result<void> SqlClient::repeat(Deadline until, bool make, const AnyStep& step) {
   for (unsigned failures = 0;; ++failures) {
     auto s = session(until);
     if (!s) {
-      if (!retryable(s.error().code) || !pause(failures, until)) return fail(std::move(s.error()));
+      if (!retryable(s.error().code) || !pause(pause_before_connect(failures), until))
+        return fail(std::move(s.error()));
       continue;
     }
     auto done = attempt(**s, until, make, step);
@@ -92,8 +93,7 @@ Result<void> SqlClient::attempt(SqlSession& s, Deadline until, bool make, const 
   return step(s);
 }
 
-bool SqlClient::pause(unsigned failures, Deadline until) const {
-  const Duration d = pause_after(failures);
+bool SqlClient::pause(Duration d, Deadline until) const {
   return later(Clock::now(), d) < until && nap(d, options().interrupt_fd);
 }
 

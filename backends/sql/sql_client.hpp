@@ -91,7 +91,7 @@ class SqlClient {
   virtual bool read_password_again() = 0;
 
   void next_server() noexcept { server_ = (server_ + 1) % servers_; }
-  bool pause(unsigned failures, Deadline until) const;
+  bool pause(Duration, Deadline until) const;  // false: it would last too long, or was interrupted
   // The tables could not be created.
   Error no_tables(const Error& why) const;
 

@@ -311,6 +311,37 @@ class Credentials(harness.Case):
                    bound=60)
         self.dlock("inspect", "-b", url + "600", "--connect-timeout", "50ms", wanted=69, bound=60)
 
+    def test_pause_between_connections(self):
+        """It grows from 20 ms to 500 ms, at least half of that, while a server refuses all."""
+        self.needs_backend("postgresql")
+        full = socket.create_server(("127.0.0.1", 0), backlog=128)
+        refused = []
+
+        def refuse():
+            try:
+                while True:
+                    client, _ = full.accept()
+                    with client:
+                        client.recv(8)  # asks for TLS
+                        client.sendall(b"N")
+                        client.recv(4096)
+                        error = b"SFATAL\0VFATAL\0C53300\0Msorry, too many clients already\0\0"
+                        client.sendall(b"E" + struct.pack("!i", 4 + len(error)) + error)
+                        refused.append(client)
+            except OSError:
+                pass  # the end of the test
+
+        self.addCleanup(lambda: full.shutdown(socket.SHUT_RDWR))
+        threading.Thread(target=refuse, daemon=True).start()
+        began = harness.boottime()
+        done = self.dlock("inspect", "k", "--connect-timeout", "2s", "--op-timeout", "500ms", "-b",
+                          f"postgresql://u@127.0.0.1:{full.getsockname()[1]}/d", wanted=69,
+                          bound=60)
+        self.assertIn("too many clients", done.err)
+        least = sum(min(0.01 * 2**n, 0.25) for n in range(len(refused) - 1))
+        self.assertGreater(len(refused), 1)
+        self.assertGreaterEqual(harness.boottime() - began, least, f"{len(refused)} connections")
+
     def test_name_of_the_server(self):
         """It is what the certificate must be for, and is sent to the server; what a certificate of
         an unknown authority needs is said."""

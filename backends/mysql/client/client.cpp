@@ -126,7 +126,7 @@ bool Client::may_repeat(SqlSession& s, const Error& e, Deadline until, unsigned 
     idle_.clear();
     if (options_.servers.size() == 1) return false;
   }
-  return pause(failures, until);
+  return pause(pause_after(failures), until);
 }
 
 // A server may forbid tables in memory, and reports that by one of several errors; InnoDB serves as

@@ -87,7 +87,7 @@ bool Client::may_repeat(SqlSession& c, const Error& e, Deadline until, unsigned 
   if (!retryable(e.code)) return false;
   if (!c.has_server_error() && !(c.used && Clock::now() < until)) return false;
   if (c.remedy() == Remedy::elsewhere && options_.servers.size() == 1) return false;
-  return pause(failures, until);
+  return pause(pause_after(failures), until);
 }
 
 // Creates the tables in one transaction, one client after the other: the server would refuse two at

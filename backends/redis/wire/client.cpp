@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <algorithm>
-#include <random>
 #include <utility>
 #include "core/text.hpp"
 
@@ -12,16 +11,6 @@ namespace dlock::redis {
 namespace {
 
 constexpr std::size_t most_idle = 8;  // connections kept open for the next command
-
-// Random, so that not all clients of a restarted server come at the same moment.
-Duration pause_before(unsigned attempt) noexcept {
-  static thread_local std::minstd_rand random{
-      static_cast<unsigned>(Clock::now().time_since_epoch().count())};
-  const Duration most =
-      std::min<Duration>(std::chrono::milliseconds{20} * (1U << std::min(attempt, 5U)),
-                         std::chrono::milliseconds{500});
-  return most / 2 + Duration{random() % static_cast<unsigned>(most.count() / 2)};
-}
 
 }  // namespace
 
@@ -176,7 +165,7 @@ Result<TimedReply> Client::call(const Command& command) {
     }
     unknown |= exchange.sent();
     const bool at_once = exchange.again() == Exchange::Again::at_once;
-    const Deadline next = Clock::now() + (at_once ? Duration{} : pause_before(n));
+    const Deadline next = Clock::now() + (at_once ? Duration{} : pause_before_connect(n));
     if (exchange.again() == Exchange::Again::never || next >= by ||
         (!ever_connected_ && next >= *first_answer_by_)) {
       // A last try that had no time left knows less than the one before it.
