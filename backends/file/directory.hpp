@@ -3,6 +3,7 @@
 //
 //   <root>/<name of a key>/      recipe lease
 //   <root>/.dlock/<name>/        recipe flock: side records beside the files of others
+//   <root>/.dlock-<uid>/<name>/  the same, if all users may write to the root
 //
 // A root is private (0700 and 0600 below it) or shared by a group: it has the setgid bit or is
 // writable by its group, and not by all users. Then new files below it are 2770 and 0660 and have

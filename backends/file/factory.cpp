@@ -44,6 +44,7 @@ struct Parsed : Settings {
   Directory directory;
   std::string prefix;
   bool flock;
+  bool of_all_users;  // with recipe flock: all users may write to the directory
 };
 
 Result<Parsed> parse(const Url& url, const Traits& traits, const Settings& settings) {
@@ -72,11 +73,17 @@ Result<Parsed> parse(const Url& url, const Traits& traits, const Settings& setti
   if (flock && prefix.find('/') != prefix.npos)
     return refuse("a prefix of recipe flock has no '/'");
   TRY(path, url.path.empty() ? default_directory() : absolute(url.path));
-  if (flock)
-    return Parsed{settings, Directory(std::move(path), ".dlock", Directory::Make::nothing, netfs),
-                  std::move(prefix), true};
+  if (flock) {
+    struct stat st {};
+    const bool all = ::stat(path.c_str(), &st) == 0 && (st.st_mode & S_IWOTH) != 0;
+    std::string records = all ? fmt::format(".dlock-{}", ::geteuid()) : ".dlock";
+    return Parsed{settings,
+                  Directory(std::move(path), std::move(records), Directory::Make::nothing, netfs),
+                  std::move(prefix), true, all};
+  }
   const auto make = url.path.empty() ? Directory::Make::all : Directory::Make::last;
-  return Parsed{settings, Directory(std::move(path), {}, make, netfs), std::move(encoded), false};
+  return Parsed{settings, Directory(std::move(path), {}, make, netfs), std::move(encoded), false,
+                false};
 }
 
 }  // namespace
@@ -96,7 +103,8 @@ Result<std::string> default_directory() {
 Result<Opener> prepare(const Url& url, const Traits& traits, const Settings& settings) {
   TRY(parsed, parse(url, traits, settings));
   return opener(std::move(parsed), [&traits](const Parsed& p) -> Result<std::unique_ptr<Backend>> {
-    if (p.flock) return std::make_unique<FlockBackend>(p.directory, p.prefix, traits, p);
+    if (p.flock)
+      return std::make_unique<FlockBackend>(p.directory, p.prefix, p.of_all_users, traits, p);
     return std::make_unique<LeaseBackend>(p.directory, p.prefix, traits, p, Tuning{});
   });
 }

@@ -32,7 +32,8 @@ inline constexpr std::array<Traits, 2> recipes{{
      .shared = true,
      .wakes = true,
      .weakness = "one machine; no order among waiters, no detached lease; a forced release has to "
-                 "wait for the holder"},
+                 "wait for the holder; in a directory of all users only the clock makes tokens "
+                 "rise from user to user"},
 }};
 
 Result<Opener> prepare(const Url&, const Traits&, const Settings&);

@@ -150,6 +150,7 @@ bool Keeper::try_now() {
   if (!over_) enqueue();
   if (over_) return false;
   auto answer = waiter_->poll(Duration{});
+  read_health();
   eventfd_t n = 0;
   ::eventfd_read(wake_keeper_.get(), &n);
   if (!answer && plan_.one_try()) give_up_wait(answer.error());

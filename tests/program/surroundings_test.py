@@ -475,6 +475,36 @@ class Places(Case):
                             f"gid {os.getgid()}", done)
             self.assertTrue(self.dlock(*words, "-J").json["fit"])
 
+    def test_flock_of_all_users(self):
+        """A directory as /run/lock: fit, with a warning. What a stranger puts in the place of the
+        records is named and bars nobody; runs inside do not take the lock for free."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files away")
+        if DLOCK.startswith(tempfile.gettempdir() + "/"):
+            self.skipTest("the build is in the directory for temporary files")
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(DLOCK)) as place:
+            os.chmod(place, 0o1777)
+            self.env["DLOCK_BACKEND"] = f"file:{place}?recipe=flock"
+            done = self.dlock("inspect", "--doctor")
+            for line in (f"ok +directory +{place}, mode 1777, of uid 0",
+                         "warning +users +all may write to the directory",
+                         "ok +way to it +only its owner and root may write",
+                         "ok +permission +may make locks here", "fit to keep locks: 0 bad,.*"):
+                self.assertLine(line, done)
+            os.rmdir(place + "/.dlock-0")
+            os.mkdir(place + "/.dlock-0", 0o700)
+            os.chown(place + "/.dlock-0", 12002, 12002)
+            foreign = f"{place}/.dlock-0: belongs to uid 12002"
+            self.assertLine(f"BAD +permission +{foreign}",
+                            self.dlock("inspect", "--doctor", wanted=1))
+            inner = f"{DLOCK} run -n --key k -- touch ran; echo $?; {DLOCK} check --key k; echo $?"
+            done = self.key("--", "sh", "-c", inner)
+            self.assertEqual("77\n77\n", done.out)
+            self.assertEqual(f"dlock: {foreign}; until that is corrected, check, runs inside of "
+                             "the job and release --force do not know this lock",
+                             done.err.splitlines()[0])
+            self.not_run()
+
     def test_watch_without_terminal(self):
         """A line per change, and the end of the reader ends it."""
         watcher = self.start("inspect", "--watch=20ms", "k")

@@ -2,6 +2,7 @@
 #include "file/flock/flock_backend.hpp"
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -14,22 +15,34 @@
 namespace dlock::file {
 namespace {
 
-constexpr std::string_view records_name = ".dlock";
+constexpr std::string_view records_name = ".dlock", records_of_a_user = ".dlock-";
 constexpr std::string_view was_told =
     "the holder was asked to release (release --force), and the lock ends with its job";
 constexpr std::string_view of_a_stranger =
     "another program locked the file, and the lock ends when that program unlocks it or ends";
+constexpr std::string_view of_another_user =
+    "another program, or the dlock of another user, locked the file, and the lock ends when that "
+    "process unlocks it or ends";
+
+// Describes a process that may be the dlock of another user as dlock describes holders.
+void describe(Identity& who) {
+  struct stat process {};
+  who.host = Identity::mine({}).host;
+  if (::stat(fmt::format("/proc/{}", who.pid).c_str(), &process) == 0)
+    who.user = std::to_string(process.st_uid);
+}
 
 }  // namespace
 
 Result<std::string> FlockBackend::name_of(const Key& key) const {
   const std::string name = prefix_ + key.text();
   if (name.find('/') != name.npos || name == "." || name == ".." || name == records_name ||
-      name.size() > 200)
+      name.starts_with(records_of_a_user) || name.size() > 200)
     return fail(Errc::usage,
                 fmt::format("--key {}: recipe flock takes it as the name of a file, so it has no "
-                            "'/', is none of '.', '..', '{}', and is at most 200 bytes long",
-                            printable(name), records_name));
+                            "'/', is none of '.', '..', '{}', '{}UID', and is at most 200 bytes "
+                            "long",
+                            printable(name), records_name, records_of_a_user));
   return name;
 }
 
@@ -39,6 +52,21 @@ FlockRecord& FlockBackend::record(const std::string& name) {
     slot = std::make_unique<FlockRecord>(where_, store_name(*Key::parse(name)), name,
                                          settings_.op_timeout);
   return *slot;
+}
+
+// The lock itself needs no record. So where any stranger can make records impossible, a lock goes
+// without: its token comes from the clock, and whoever asks for it gets the error.
+Result<FlockRecord::Entry> FlockBackend::enter(const std::string& name, const Request& r,
+                                               int locked) {
+  auto entry = record(name).enter(r, locked);
+  if (entry || !of_all_users_ || entry.error().code != Errc::denied) return entry;
+  warnings_.push_back(
+      fmt::format("{}; until that is corrected, check, runs inside of the job and "
+                  "release --force do not know this lock",
+                  entry.error().message));
+  const auto token = static_cast<FencingToken>(std::max<std::int64_t>(wall_micros(), 1));
+  return FlockRecord::Entry{
+      {r.owner, r.mode, 0, token, 0, boottime_us(), never, 0, r.identity.encode()}, {}};
 }
 
 FlockBackend::HeldFile* FlockBackend::held(const Key& key, const Owner& owner) {
@@ -64,9 +92,10 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
   if (!here)
     return Lost{fmt::format("{}/{} was deleted or replaced, so others lock another file",
                             where_.path(), name)};
-  TRY(state, record(name).peek());
   kept.mode = mine->entry.holder.mode;
   kept.token = mine->entry.holder.token;
+  if (!mine->entry.mailbox) return Kept{kept};
+  TRY(state, record(name).peek());
   if (!state) {  // the record is gone, but the lock is ours
     ++counters_.requests;
     TRY_VOID(record(name).enter_again(mine->entry.holder));
@@ -104,7 +133,8 @@ Result<Released> FlockBackend::release(const Lease& lease, std::optional<RunEnd>
             Identity::decode(h->meta).pid, Identity::decode(h->meta).host));
   }
   ++counters_.requests;
-  const auto left = record(name).leave(lease.owner, mine->entry.mailbox);
+  const auto left = mine->entry.mailbox ? record(name).leave(lease.owner, mine->entry.mailbox)
+                                        : Result<bool>{true};
   // Whatever happened to the record: without its mark it is void, and others wait for the lock.
   // Unlock explicitly, because the guard has a duplicate.
   clear_mark(mine->file.fd.get(), mine->entry.holder.token);
@@ -122,8 +152,8 @@ Result<Released> FlockBackend::force_release(const Key& key, std::optional<Fenci
   if (gone.now) return Released::yes;
   const auto strangers = flock_entries(file.device, file.inode).value_or(std::vector<FlockEntry>{});
   if (token || gone.before || strangers.empty()) return Released::was_not_held;
-  return fail(Errc::usage,
-              fmt::format("{}/{}: {}", printable(where_.path()), printable(name), of_a_stranger));
+  return fail(Errc::usage, fmt::format("{}/{}: {}", printable(where_.path()), printable(name),
+                                       of_all_users_ ? of_another_user : of_a_stranger));
 }
 
 // ---- looking -----------------------------------------------------------------------------------
@@ -179,13 +209,15 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
     stranger.mode = e.exclusive ? Mode::exclusive : Mode::shared;
     stranger.attached = true;
     stranger.who.pid = e.pid;
-    stranger.stays_because = of_a_stranger;
+    stranger.stays_because = of_all_users_ ? of_another_user : of_a_stranger;
+    if (of_all_users_) describe(stranger.who);
     v.holders.push_back(std::move(stranger));
   }
   if (!locks.empty())
-    v.notes.push_back(
-        "locked by a process that is not dlock's; its id is that of the process that took the "
-        "lock");
+    v.notes.push_back(fmt::format(
+        "locked by a process that is not dlock's{}; its id is that of the process that took the "
+        "lock",
+        of_all_users_ ? ", or is that of another user" : ""));
   v.notes.push_back(
       "recipe flock knows no waiters, and cannot see others who hold it in another pid namespace");
   return v;

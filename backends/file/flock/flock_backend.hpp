@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include "file/doctor.hpp"
 #include "file/flock/flock_file.hpp"
 #include "file/flock/flock_record.hpp"
 #include "store/factory.hpp"
@@ -11,16 +12,22 @@ namespace dlock::file {
 
 class FlockBackend final : public Backend {
  public:
-  // `where`: the directory of the files. Its inner directory has the records.
-  FlockBackend(Directory where, std::string prefix, const Traits& traits, const Settings& settings)
+  // `where`: the directory of the files. Its inner directory has the records. `of_all_users`: all
+  // users may write to it, so the records are of this user alone, and a stranger may have put
+  // something in their place. Then a lock has no record.
+  FlockBackend(Directory where, std::string prefix, bool of_all_users, const Traits& traits,
+               const Settings& settings)
       : where_(std::move(where)),
         prefix_(std::move(prefix)),
+        of_all_users_(of_all_users),
         traits_(traits),
         settings_(settings) {}
 
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return "file:" + where_.path(); }
   Counters counters() const noexcept override { return counters_; }
+  Health health() override { return {.warnings = warnings_}; }
+  Result<std::vector<Finding>> doctor() override { return examine(where_, true, of_all_users_); }
 
   // The Waiter must not outlive this Backend.
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
@@ -37,20 +44,23 @@ class FlockBackend final : public Backend {
   friend class FlockWaiter;
 
   struct HeldFile {
-    FlockFile file;  // has the lock and the mark
-    FlockRecord::Entry entry;
+    FlockFile file;            // has the lock and the mark
+    FlockRecord::Entry entry;  // no mailbox: there is no record of it, and no mark
   };
 
   Result<std::string> name_of(const Key&) const;  // Errc::usage: a file cannot have this name
   FlockRecord& record(const std::string& name);
+  Result<FlockRecord::Entry> enter(const std::string& name, const Request&, int locked);
   HeldFile* held(const Key&, const Owner&);
   Result<std::optional<LockState::Holder>> in_force(const Key&, const GrantId&);
 
   const Directory where_;
   const std::string prefix_;
+  const bool of_all_users_;
   const Traits& traits_;
   const Settings settings_;
   Counters counters_;
+  std::vector<std::string> warnings_;
   std::map<std::string, std::unique_ptr<FlockRecord>> records_;  // by the file's name
   std::map<std::pair<std::string, Owner>, HeldFile> held_;
 };

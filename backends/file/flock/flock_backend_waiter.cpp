@@ -150,7 +150,7 @@ Result<std::optional<Progress>> FlockWaiter::enter() {
     return std::nullopt;
   }
   ++backend_.counters_.requests;
-  auto entry = backend_.record(name_).enter(request_, file_.fd.get());
+  auto entry = backend_.enter(name_, request_, file_.fd.get());
   if (!entry) {
     ::flock(file_.fd.get(), LOCK_UN);
     file_ = FlockFile{};

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include "file/doctor.hpp"
 #include "file/lease/key_store.hpp"
 #include "store/factory.hpp"
 
@@ -43,7 +44,7 @@ class LeaseBackend final : public Backend {
   Result<void> erase(const Key& key) override {
     return root_.remove_key(prefix_ + store_name(key));
   }
-  Result<std::vector<Finding>> doctor() override;
+  Result<std::vector<Finding>> doctor() override { return examine(root_, false, false); }
 
  private:
   friend class LeaseWaiter;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// inspect --doctor: the directory of the locks, and what around it decides whether locks last.
+#include "file/doctor.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
@@ -14,7 +14,6 @@
 #include <memory>
 #include "common/examination.hpp"
 #include "core/text.hpp"
-#include "file/lease/lease_backend.hpp"
 #include "file/sys_error.hpp"
 #include "util/fd.hpp"
 
@@ -27,14 +26,21 @@ struct Free {
   void operator()(char* text) const noexcept { std::free(text); }
 };
 
-// Finds the nearest directory on the way to `path`, including `path`, that all users may write to.
-void way(const std::string& path, Findings& found) {
+// Finds the nearest directory on the way to `path` that all users may write to. That includes
+// `path`, but not for a recipe that is made for such a directory (`of_all_users`).
+void way(const std::string& path, bool of_all_users, Findings& found) {
   const std::unique_ptr<char, Free> real(::realpath(path.c_str(), nullptr));
   std::string at = real ? std::string(real.get()) : path;
   const auto open_to_all = [&] {
     struct stat st {};
     return ::stat(at.c_str(), &st) == 0 && (st.st_mode & S_IWOTH) != 0;
   };
+  if (of_all_users) {
+    found.add("users", "all may write to the directory", Level::warning,
+              "each may hold a lock for ever, as with flock(1), and only the clock makes tokens "
+              "rise from user to user: better use a directory of a group");
+    if (at != "/tmp" && at != "/var/tmp") at.resize(std::max<std::size_t>(at.rfind('/'), 1));
+  }
   while (at.size() > 1 && !open_to_all()) at.resize(std::max<std::size_t>(at.rfind('/'), 1));
   const bool open = open_to_all();
   found.add(
@@ -111,7 +117,7 @@ void space(int dir, Findings& found) {
 }
 
 // Makes what the first lock would make, and removes it: only this finds a quota, a full disk or a
-// filesystem without FIFOs. No key's name begins with a dot.
+// filesystem without FIFOs. No key's name begins with a dot. The inner directory stays.
 Result<void> try_a_lock(const Directory& root) {
   const std::string name = ".doctor-" + Owner::random().hex();
   const auto make = [&]() -> Result<void> {
@@ -139,27 +145,30 @@ bool may_be_made(std::string path) {
 
 }  // namespace
 
-Result<std::vector<Finding>> LeaseBackend::doctor() {
+std::vector<Finding> examine(const Directory& where, bool flock, bool of_all_users) {
   Findings found;
-  const auto root = root_.open_root(false);
+  const auto root = where.open_root(false);
   if (!root) {
     found.add("directory", root.error().message, Level::bad,
               "correct it, or name another with -b file:/dir");
     return found.extract();
   }
   const int dir = root->dir.get();
-  if (root->dir) owner(dir, root_.path(), root->access.group, found);
+  if (root->dir) owner(dir, where.path(), root->access.group, found);
   else
-    found.add("directory", root_.path() + " does not exist yet",
-              good_if(may_be_made(root_.path()), Level::bad), "this user may not make it");
-  way(root_.path(), found);
-  clock(found);
+    found.add("directory", where.path() + " does not exist yet",
+              good_if(!flock && may_be_made(where.path()), Level::bad),
+              flock ? "recipe flock does not make it" : "this user may not make it");
+  way(where.path(), of_all_users, found);
+  if (!flock) clock(found);  // ends no lock of flock
   if (!root->dir) return found.extract();
   filesystem(dir, found);
   space(dir, found);
-  const auto tried = try_a_lock(root_);
+  const auto tried = try_a_lock(where);
   found.add("permission", tried ? "may make locks here" : printable(tried.error().message),
-            good_if(tried.has_value(), Level::bad), "nothing can be locked here");
+            good_if(tried.has_value(), Level::bad),
+            of_all_users ? "correct it: locks have no record, or cannot be taken"
+                         : "nothing can be locked here");
   return found.extract();
 }
 
