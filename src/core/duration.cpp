@@ -15,7 +15,7 @@ struct Unit {
   std::string_view name;
   std::int64_t micros;
 };
-// The first match counts, so "ms" comes before "m".
+// The first match counts, so "ms" must come before "m".
 constexpr std::array<Unit, 7> units{{{"us", 1},
                                      {"ms", millisecond},
                                      {"s", second},
@@ -32,17 +32,17 @@ std::string_view take_digits(std::string_view& text) noexcept {
   return digits;
 }
 
-// Returns whole.fraction * unit in microseconds, computed in integers. If that is more than
-// `longest` the result is any number above it.
+// Returns whole.fraction * unit in microseconds, computed in integers. If the result is more than
+// `longest`, it is any number above `longest`.
 std::int64_t times(std::string_view whole, std::string_view fraction, std::int64_t unit) noexcept {
   std::int64_t count = 0;
   for (const char c : whole) {
     count = count * 10 + (c - '0');
     if (count > longest / unit) return longest + 1;
   }
-  // Long multiplication, last digit first. After the step for a digit, `part` has the microseconds
-  // of the digits to its right, `first` the first decimal digit of a microsecond (which alone
-  // decides the rounding).
+  // Long multiplication, last digit first. After each step `part` contains the microseconds of the
+  // digits so far. `first` is the first decimal digit of a microsecond, which alone decides the
+  // rounding.
   std::int64_t part = 0, first = 0;
   bool something = false;
   for (std::size_t i = fraction.size(); i > 0; --i) {

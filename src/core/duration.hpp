@@ -9,22 +9,22 @@
 
 namespace dlock {
 
-// Parses `30`, `.5`, `500ms`, `90s`, `5m`, `1h30m`, `1.5h`, `2d`, `1w`: a bare number is seconds;
-// the units are ms s m h d w in lower case, with decimals; compounds have no spaces. Everything
-// else is Errc::usage, also a negative number, an exponent and more than 100 years (36525 days);
-// the message names the text and what is allowed. Each number is rounded to the nearest
-// microsecond, but only zero becomes zero.
+// Parses `30`, `.5`, `500ms`, `90s`, `5m`, `1h30m`, `1.5h`, `2d`, `1w`. A bare number is seconds.
+// The units are ms s m h d w in lower case, and a number may have decimals. A compound has no
+// spaces. Everything else is Errc::usage, also a negative number, an exponent and more than 100
+// years (36525 days). The message names the text and what is allowed. Each number is rounded to the
+// nearest microsecond, but a number above zero never becomes zero.
 Result<Duration> parse_duration(std::string_view text);
 
-// Formats for people: "250us", "480ms", "1.5s", "31m04s", "2h05m", "3d04h"; a last part of zero is
-// left out ("1h"). It truncates, so the text never shows more than the value. Below 1000 days it
-// has at most 8 characters.
+// Formats for people: "250us", "480ms", "1.5s", "31m04s", "2h05m", "3d04h". A last part of zero is
+// left out ("1h"). It truncates, so the text never shows more than the value. Below 1000 days the
+// text has at most 8 characters.
 std::string format_duration(Duration d);
 
-// The same, rounded up: for a limit that a user may type, so that the typed value is not too small.
+// Rounds up instead: for a limit that a user may type, so that the typed value is not too small.
 std::string format_duration_up(Duration d);
 
-// Truncates.
+// Rounds down.
 constexpr std::int64_t whole_milliseconds(Duration d) noexcept {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures. Expected outcomes (busy, lost, not held) are values of their own, never an Error.
+// Failures. Expected outcomes (busy, lost, not held) are values, and never an Error.
 #pragma once
 #include <fmt/core.h>
 #include <string>
@@ -8,8 +8,7 @@
 
 namespace dlock {
 
-// What the caller can do about it. core/exit_status.cpp maps each code to an exit status, in one
-// table.
+// Says what the caller can do. core/exit_status.cpp maps each code to an exit status, in one table.
 enum class Errc {
   usage,          // the request is invalid: change the command line
   config,         // configuration file, environment or secret file is wrong
@@ -18,7 +17,7 @@ enum class Errc {
   unavailable,    // not reachable now, nothing was changed: try again
   timed_out,      // the outcome is unknown: the request may have been carried out
   protocol,       // malformed reply of the store; the outcome is unknown
-  // this process is out of descriptors; nothing was changed, and waiting does not help
+  // This process has no free descriptors. Nothing was changed, and waiting does not help.
   exhausted,
   stale,     // fence: a newer token has been seen
   internal,  // a bug in dlock
@@ -46,11 +45,12 @@ tl::unexpected<Error> fail(Errc code, fmt::format_string<Values...> message, Val
 }
 inline tl::unexpected<Error> fail(Error e) { return tl::unexpected<Error>(std::move(e)); }
 
-// TRY(name, expression): the enclosing function, which returns a Result or what one converts to,
-// returns the error of `expression`, a Result<T>; otherwise `name` is a T& that lives to the end of
-// the block. TRY_VOID(expression) drops the value. Both add nothing to the error: where the reader
-// of the message needs to know more, write out the `if` and name what was being done.
-// TRY is two declarations and an `if`, so it cannot be the only statement of an unbraced `if`.
+// TRY(name, expression): `expression` is a Result<T>. If it is an error, the enclosing function
+// returns that error; otherwise `name` is a T& that lives to the end of the block. The function
+// must return a Result, or a type to which a Result converts. TRY_VOID(expression) drops the value.
+// Both leave the error as it is: where the message must say more, write out the `if` and name what
+// was being done. TRY is two declarations and an `if`, so it cannot be the only statement of an
+// unbraced `if`.
 #define TRY(name, ...)                                                   \
   auto name##_or_error = (__VA_ARGS__);                                  \
   if (!name##_or_error) return fail(std::move(name##_or_error.error())); \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exit statuses of dlock, in the only table of them.
+// The exit statuses of dlock, in one table.
 #pragma once
 #include <span>
 #include <string_view>
@@ -27,7 +27,7 @@ enum Status : int {
 
 struct ExitStatus {
   Status code;
-  std::string_view name, meaning;  // the name is for programs, the meaning for --help
+  std::string_view name, meaning;  // the name for programs, the meaning for --help
 };
 
 std::span<const ExitStatus> exit_statuses() noexcept;  // in the order of their codes

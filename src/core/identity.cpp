@@ -169,7 +169,7 @@ Identity Identity::decode(std::string_view text) {
       const auto at = parse_number<std::int64_t>(next_part(rest, '.'));
       if (const auto end = RunEnd::parse(rest); at && *at > 0 && end)
         who.ended = ProgramEnded{*at, *end, {}};
-    } else if (name == "left" && who.ended) {  // `ended` comes before it
+    } else if (name == "left" && who.ended) {  // the encoded text has `ended` before `left`
       who.ended->left = processes_in(*value);
     }
   }

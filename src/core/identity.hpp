@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holders and waiters say about themselves, and how programs ended. People see it; nothing is
-// decided by it. Values; any thread.
+// What holders and waiters say about themselves, and how programs ended. dlock shows these texts,
+// and decides nothing by them. Values; any thread.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -24,14 +24,14 @@ struct ProgramEnded {
     std::int64_t pid = 0;
     std::string name;
   };
-  std::int64_t at = 0;  // by the same clock as Identity::since
+  std::int64_t at = 0;  // on the same clock as Identity::since
   RunEnd end;
   std::vector<Process> left;  // some of the processes that lived then
-  // "sshd[1216], cat[1217]", safe to print; empty: `left` is empty
+  // For people, "sshd[1216], cat[1217]", and safe to print. Empty if `left` is empty.
   std::string left_text() const;
-  std::string encode() const;  // the part of an encoded Identity that describes Identity::ended
+  std::string encode() const;  // the part of an encoded Identity that holds Identity::ended
 };
-// Replaces the `ended` part of an encoded Identity; with an empty `ended` nothing changes.
+// Replaces the `ended` part of an encoded Identity. An empty `ended` changes nothing.
 std::string with_end(std::string_view identity, std::string_view ended);
 
 // How a holder or waiter describes itself. The text is untrusted: print it only through
@@ -44,7 +44,7 @@ struct Identity {
   std::string reason;      // --reason
   std::string command;     // only with --publish-command
   unsigned limit = 0;      // --limit of a permit; 0: none
-  // Identifies the process even if `pid` is reused, or in another namespace. nullopt: not recorded.
+  // Identifies the process even in another namespace, or if `pid` is reused. nullopt: not recorded.
   struct Process {
     std::uint64_t start = 0;          // clock ticks since boot (proc(5), field 22)
     std::uint64_t pid_namespace = 0;  // the inode number of /proc/PID/ns/pid
@@ -52,7 +52,7 @@ struct Identity {
   };
   std::optional<Process> process{};
   // keeper: the background process of acquire --keep. nobody: acquire left the lock to the store,
-  // and no process reacts to release --revoke.
+  // so no process reacts to release --revoke.
   enum class KeptBy : std::uint8_t { process, keeper, nobody } kept_by = KeptBy::process;
 
   std::optional<ProgramEnded> ended{};
@@ -60,14 +60,14 @@ struct Identity {
   // Describes this process: host name, pid, user id, and now as `since`.
   static Identity mine(std::string reason);
   // Returns a word of printable ASCII, the format that every store keeps:
-  // `host=..&pid=..&user=..&since=..&reason=..&limit=..&proc=..&kept=..&ended=..&left=..`, with
-  // percent-encoded values and without empty ones. Readers skip unknown names.
+  // `host=..&pid=..&user=..&since=..&reason=..&limit=..&proc=..&kept=..&ended=..&left=..`. The
+  // values are percent-encoded, and empty values are left out. Readers skip unknown names.
   std::string encode() const;
-  static Identity decode(std::string_view text);  // fields that it cannot read stay empty
+  static Identity decode(std::string_view text);  // a field that cannot be read stays empty
 
   bool of_this_host() const;
-  // Returns the name of `user` if this host's /etc/passwd has it, else the number. It does not ask
-  // NSS: a dead directory server must not delay dlock.
+  // Returns the name of `user` if this host's /etc/passwd has that id, else the number. It does not
+  // ask NSS, because a dead directory server must not delay dlock.
   std::string user_name() const;
   std::string text() const;  // "db3:41223 (backup)", safe to print
 };

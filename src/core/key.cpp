@@ -16,7 +16,7 @@ constexpr std::size_t kept_of_long_name = 120;
 constexpr std::size_t hash_digits = 40;
 constexpr std::string_view shortened_mark = "%~";  // not an escape, so no encoded key contains it
 
-// Returns which rule the text breaks; empty: none.
+// Returns the rule that the text breaks; empty: none.
 std::string what_is_wrong(std::string_view text) {
   if (text.empty()) return "is empty";
   if (text.size() > longest_key) return fmt::format("is {} bytes long", text.size());
@@ -74,7 +74,7 @@ Result<Key> key_from_store_name(std::string_view name) {
   const auto text = percent_decode(name);  // "%~" is not an escape, so a shortened name ends here
   if (!text) return foreign();
   auto key = Key::parse(*text);
-  // Each key has exactly one name: any other name is foreign.
+  // Each key has exactly one name, so any other name is foreign.
   if (!key || store_name(*key) != name) return foreign();
   return key;
 }

@@ -6,10 +6,10 @@
 namespace dlock {
 namespace {
 
-// The contenders that hold at the same time, or would.
+// Counts the contenders that hold at the same time, or would hold.
 struct Tally {
   std::size_t count = 0;
-  // The smallest limit of earlier waiters that still wait: their place must stay free.
+  // The smallest limit of the waiters ahead. They must still be able to hold if a later one does.
   std::size_t room = SIZE_MAX;
   bool exclusive = false;
 
@@ -30,16 +30,16 @@ struct Tally {
   }
 };
 
-// A vanished holder counts until its lock-delay is over; expire() has removed the others.
+// Counts the holders after expire(). A vanished holder counts until its lock-delay is over.
 Tally inside(const LockState& s) noexcept {
   Tally t;
   for (const auto& h : s.holders) t.add(h.mode);
   return t;
 }
 
-// Serves first the waiter that came first, but lets nobody wait needlessly: the waiter at `rank`
-// may run if all waiters ahead of it could hold at the same time, in any order, and leave room for
-// it. So readers run together, but never overtake an earlier writer.
+// Returns whether the waiter at `rank` may run. The waiter that came first is served first, but
+// nobody waits needlessly: a waiter may run if it and all waiters ahead of it could hold at the
+// same time, in any order. So readers run together, but never overtake an earlier writer.
 bool may_run(const LockState& s, std::size_t rank, Mode mode, unsigned limit) noexcept {
   Tally t = inside(s);
   for (std::size_t i = 0; i < rank; ++i)
@@ -65,7 +65,7 @@ LockState::Holder* held_by(LockState& s, const Owner& owner, Micros now) noexcep
 LockState::Answer LockState::acquire(const Acquisition& wanted, Micros now) {
   for (Waiter& w : waiters)
     if (w.owner == wanted.owner)
-      // a request proves that its owner is alive, whatever the clock says
+      // the request proves that its owner is alive, whatever the clock says
       w.live_until = after(now, wanted.patience);
   expire(now);
   if (const Holder* h = holder(wanted.owner, now)) return Granted{h->token, h->ticket, h->slot};
@@ -74,7 +74,7 @@ LockState::Answer LockState::acquire(const Acquisition& wanted, Micros now) {
   const bool queued = rank < waiters.size();
   if (!wanted.queue_only && may_run(*this, rank, wanted.mode, wanted.limit)) {
     if (fence == UINT64_MAX)
-      // a damaged record; 0 would make every fence useless
+      // The record is damaged. Token 0 would make every fence useless.
       throw std::overflow_error("no fencing token is left");
     const std::uint64_t ticket = queued ? waiters[rank].ticket : next_ticket++;
     if (queued) waiters.erase(waiters.begin() + static_cast<std::ptrdiff_t>(rank));
@@ -89,7 +89,7 @@ LockState::Answer LockState::acquire(const Acquisition& wanted, Micros now) {
     waiters.push_back(
         {wanted.owner, wanted.mode, wanted.limit, next_ticket++, never, false, wanted.meta});
   waiters[rank].live_until = after(now, wanted.patience);
-  waiters[rank].invited = false;  // it claimed its turn and could not run: invite it again later
+  waiters[rank].invited = false;  // it was invited and could not run: invite it again later
   return Waiting{rank, free_at()};
 }
 
@@ -139,7 +139,7 @@ void LockState::expire(Micros now) {
 }
 
 std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
-  expire(now);  // a waiter that is gone blocks no other
+  expire(now);  // a waiter that has expired blocks no other
   std::vector<std::uint64_t> tickets;
   Tally t = inside(*this);
   for (Waiter& w : waiters) {
@@ -152,8 +152,8 @@ std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
   return tickets;
 }
 
-// Considers the end of each holder, of each waiter that may run and does not, and of the first
-// waiter that may not run: the waiters behind it depend on it.
+// Considers when each holder ends, when each waiter that may run loses its turn, and when the first
+// waiter that may not run expires, because the waiters behind it depend on it.
 Micros LockState::free_at() const noexcept {
   Micros at = never;
   for (const Holder& h : holders) at = std::min(at, h.free_at());

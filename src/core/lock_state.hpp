@@ -2,11 +2,11 @@
 // Decides which owners hold a key, which wait, and which may run next. It is a pure value without a
 // clock, files or processes.
 //
-// A store keeps the value in one place under mutual exclusion. It supplies `now` in microseconds of
-// its own clock and the proof that a contender is dead (`vanish`), and it wakes the waiters that
-// `invite` returns. If that clock is set back, leases last longer, and a lease in its lock-delay
-// may come back; two conflicting owners never hold. The Lua of redis/fair is the same procedure; a
-// model test compares the two.
+// A store keeps the value in one place under mutual exclusion. The store supplies `now` in
+// microseconds of its own clock, and the proof that a contender is dead (`vanish`). It wakes the
+// waiters that `invite` returns. If the store's clock is set back, leases last longer, and a lease
+// in its lock-delay may come back, but two conflicting owners never hold. The Lua of redis/fair is
+// the same procedure; a model test compares the two.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -32,12 +32,12 @@ struct LockState {
     Micros ttl = never;         // never: attached; ends only by release, vanish or force_release
     Micros delay = 0;           // lock-delay
     Micros patience = never;    // a waiter that sends nothing for this long is dropped
-    // The new token is at least this. A clock supplies the value, so that tokens rise even if the
+    // The new token is at least this. The value comes from a clock, so that tokens rise even if the
     // state was lost.
     FencingToken token_floor = 0;
     bool wait = true;
-    std::string meta;  // Identity::encode(); not read here
-    // The store may have forgotten its state: it queues the owner, but grants and invites nothing.
+    std::string meta;  // Identity::encode(); LockState does not read it
+    // The store may have lost its state: queue the owner, but grant nothing and invite nobody.
     bool queue_only = false;
   };
   struct Holder {
@@ -70,7 +70,7 @@ struct LockState {
   };
   struct Waiting {
     std::size_t rank;
-    Micros free_at;  // when time alone may open the key
+    Micros free_at;  // when the key may become free without any request
   };
   struct Busy {
     Micros free_at;
@@ -88,41 +88,41 @@ struct LockState {
   // record is damaged.
   Answer acquire(const Acquisition&, Micros now);
 
-  // Makes the lease end at now + ttl (ttl never: attached) and returns its token. nullopt: the
-  // lease is lost. Never revives a lease that has ended.
+  // Makes the lease end at now + ttl (`never` for an attached lock) and returns its token. nullopt:
+  // the lease is lost. It never revives a lease that has ended.
   std::optional<FencingToken> renew(const Owner&, Micros ttl, Micros now);
 
-  // Shows Lease::ended to people who inspect this holder.
+  // Records Lease::ended for people who inspect this holder.
   void note_end(const Owner&, std::string_view ended);
 
-  // Removes the holder, without lock-delay. True: the owner was a holder.
+  // Removes the holder, without lock-delay. Returns whether the owner was a holder.
   bool release(const Owner&, Micros now);
 
-  // Removes the waiter. True: the owner was a waiter.
+  // Removes the waiter. Returns whether the owner was a waiter.
   bool cancel(const Owner&);
 
   // For operators: removes the holder with this token (0: every holder), without lock-delay. The
-  // fence stays, so old tokens stay stale. Returns how many were removed.
+  // token counter stays, so old tokens stay stale. Returns how many holders were removed.
   std::size_t force_release(FencingToken);
 
-  // Removes the contender with this ticket: the store has proof that it is dead. A holder's
-  // lock-delay begins now.
+  // Removes the contender with this ticket, because the store has proof that it is dead. If it was
+  // a holder, its lock-delay begins now.
   bool vanish(std::uint64_t ticket, Micros now);
 
-  // Removes what has expired. Every other member that takes `now` calls it first.
+  // Removes what has expired. Every other function that takes `now` calls it first.
   void expire(Micros now);
 
   // Returns the tickets of the waiters that may run now and have not been invited yet, oldest
   // first. The caller wakes exactly these. A waiter that does not claim its turn within `claim`
-  // loses its place; otherwise one stopped waiter would block all behind it.
+  // loses its place, because it would block all waiters behind it.
   std::vector<std::uint64_t> invite(Micros now, Micros claim);
 
-  // Returns when time alone may change who can run.
+  // Returns the time at which somebody else may be able to run although nobody sends a request.
   Micros free_at() const noexcept;
   Micros oldest_invitation_ends() const noexcept;  // never: no invitation is open
-  // Returns the holder if its lease is in force; nullptr also if only its lock-delay runs.
+  // Returns the holder if its lease is in force, else nullptr (also during its lock-delay).
   const Holder* holder(const Owner&, Micros now) const noexcept;
-  std::size_t rank_of(const Owner&) const noexcept;  // waiters.size(): not queued
+  std::size_t rank_of(const Owner&) const noexcept;  // waiters.size() if not queued
 };
 
 bool is(const LockState::Holder&, const GrantId&) noexcept;  // whether the holder has this grant

@@ -10,9 +10,9 @@
 
 namespace dlock {
 
-// 128 random bits, new for each attempt to acquire (Request in lease.hpp). By it a store recognises
-// a repeated request whose reply was lost. It is a secret: a process that knows it can renew and
-// release.
+// 128 random bits, new for each attempt to acquire (Request in lease.hpp). By the owner a store
+// recognises a repeated request whose reply was lost. An owner is a secret: a process that knows it
+// can renew and release the lock.
 struct Owner {
   std::array<std::uint8_t, 16> bytes{};
 

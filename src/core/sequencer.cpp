@@ -39,7 +39,7 @@ std::optional<Kind> parse_kind(std::string_view text) {
   return kind;
 }
 
-// Parses <key>=<owner>[=<extra>], in exactly the form that Handle::text() writes.
+// Parses <key>=<owner>[=<extra>], and accepts only the form that Handle::text() writes.
 std::optional<Handle::Other> parse_other(std::string_view field) {
   const std::size_t end_of_key = field.find('=');
   if (end_of_key == field.npos) return std::nullopt;
@@ -87,7 +87,7 @@ Result<Sequencer> Sequencer::parse(std::string_view text) {
   if (!decoded) return bad("the key has a broken %XX");
   auto key = Key::parse(*decoded);
   if (!key) return bad("the key is 1 to 200 bytes of UTF-8 without control characters");
-  // Each grant has exactly one text.
+  // Accept only the one text that each grant has.
   if (percent_encode(key->text()) != *name) return bad("the key is not encoded as dlock does");
   const auto parsed_mode = parse_mode(*mode);
   if (!parsed_mode) return bad("the mode is X, S or P");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dlock prints and hands to jobs about a grant: the sequencer, which is public, and the
-// handle, which is secret. Values; parsing is the only thing that can fail.
+// What dlock prints and gives to jobs about a grant: the sequencer, which is public, and the
+// handle, which is secret. Values; only parsing can fail.
 #pragma once
 #include <string>
 #include <string_view>
@@ -26,8 +26,8 @@ struct Sequencer {
 
 // The output of `acquire`: a secret with which another process can renew and release the lease. One
 // handle covers all keys of one acquire: `h1:<family>.<recipe>:<owner, 32 hex>[:<extra>]`. The
-// extra, percent-encoded, is what the recipe needs beside the owner. A key with another owner
-// follows as `:<key>=<owner>[=<extra>]`.
+// extra, percent-encoded, is what the recipe needs in addition to the owner. Each key with another
+// owner follows as `:<key>=<owner>[=<extra>]`.
 struct Handle {
   std::string family, recipe;
   Owner owner;
@@ -39,7 +39,7 @@ struct Handle {
   };
   std::vector<Other> others{};
 
-  // `all`: at least one lease, all taken together. The first supplies owner and extra.
+  // `all`: at least one lease, all acquired together. The first lease supplies owner and extra.
   static Handle of(std::string_view family, std::string_view recipe, const std::vector<Lease>& all);
   // Returns a Lease with which a Backend can renew, release and check `key`.
   Lease lease(const Key& key) const;

@@ -21,7 +21,7 @@ int hex_value(char c) noexcept {
   return -1;
 }
 
-// Characters that move or reorder text on a terminal.
+// Returns whether the character moves or reorders text on a terminal.
 bool speaks_to_terminal(char32_t c) noexcept {
   return is_control(c) || c == 0x061c || c == 0x200e || c == 0x200f || c == 0x2028 || c == 0x2029 ||
          (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);

@@ -17,15 +17,15 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
-// Removes the text before the first character of `stops` from `rest`, and returns it.
+// Removes from `rest` the text before the first character of `stops`, and returns that text.
 inline std::string_view next_until(std::string_view& rest, std::string_view stops) noexcept {
   const std::string_view head = rest.substr(0, rest.find_first_of(stops));
   rest.remove_prefix(head.size());
   return head;
 }
 
-// Removes the text before the first `separator`, and the separator, from `rest`; if there is no
-// separator, all of `rest`. Returns the text without the separator.
+// Removes from `rest` the text before the first `separator`, and the separator itself. Returns the
+// text without the separator. If there is no separator, it removes and returns all of `rest`.
 inline std::string_view next_part(std::string_view& rest, char separator) noexcept {
   const std::string_view word = rest.substr(0, rest.find(separator));
   rest.remove_prefix(word.size() < rest.size() ? word.size() + 1 : rest.size());
@@ -61,17 +61,16 @@ constexpr Utf8 utf8_at(std::string_view bytes) noexcept {
 
 constexpr bool is_control(char32_t c) noexcept { return c < 0x20 || (c >= 0x7f && c <= 0x9f); }
 
-// Writes %XX for every byte outside [A-Za-z0-9._-]: for sequencers, records and names in a store.
+// Writes %XX for every byte outside [A-Za-z0-9._-]. For sequencers, records and names in a store.
 std::string percent_encode(std::string_view bytes);
-// Errc::usage on a broken escape.
+// The inverse. Errc::usage: an escape is broken.
 Result<std::string> percent_decode(std::string_view text);
 
-// Makes untrusted text safe for messages, so that it sends no control sequences to a terminal: C0,
-// DEL, C1, bidi controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069), line separators and
-// invalid UTF-8 become \xNN.
+// Makes untrusted text safe for messages and terminals. C0, DEL, C1, bidi controls (U+061C, U+200E,
+// U+200F, U+202A-202E, U+2066-2069), line separators and invalid UTF-8 become \xNN.
 std::string printable(std::string_view bytes);
-// Returns printable() between single quotes, for messages about bad input. It truncates a text of
-// more than `longest` bytes, and then ends in "...".
+// Returns printable() between single quotes, for messages about bad input. If the text has more
+// than `longest` bytes, it is cut and ends in "...".
 std::string quoted(std::string_view bytes, std::size_t longest = 60);
 
 }  // namespace dlock

@@ -38,15 +38,15 @@ constexpr std::string_view hidden = "***";
 
 bool is_secret_name(std::string_view name) {
   const std::string low = lower(name);
-  if (low.ends_with("file")) return false;  // the path of a secret is no secret
+  if (low.ends_with("file")) return false;  // the path of a secret's file is not secret
   constexpr std::array<std::string_view, 6> words{"pass",  "pwd",        "secret",
                                                   "token", "credential", "auth"};
   return std::any_of(words.begin(), words.end(),
                      [&](std::string_view word) { return low.find(word) != low.npos; });
 }
 
-// Redacts the hosts of a broken URL: after the first invalid port there may be a `user:password`
-// without its '@'.
+// Redacts the hosts of a broken URL. After an invalid port there may be a `user:password` without
+// its '@'.
 std::string redact_hosts(std::string_view hosts) {
   std::string out;
   while (!hosts.empty()) {
@@ -74,8 +74,8 @@ std::string encoded(std::string_view text, std::string_view stay) {
   return out;
 }
 
-// Redacts a URL that may be broken anywhere, for messages: it removes everything that could be a
-// password, rather too much than too little.
+// Redacts a URL that may be broken anywhere, for messages. It removes everything that could be a
+// password, even if it removes too much.
 std::string redact_broken(std::string_view text) {
   const std::size_t slashes = text.find("//");
   const bool authority = slashes != text.npos;
@@ -144,7 +144,7 @@ class Parser {
     return fail(Errc::usage, "backend URL {}: {}", quoted(redact_broken(text_), longest_shown),
                 what);
   }
-  // Reports only the first error.
+  // Keeps only the first error.
   void wrong(std::string what) {
     if (wrong_.empty()) wrong_ = std::move(what);
   }
@@ -243,7 +243,7 @@ std::string Url::redacted() const {
     out += brackets ? fmt::format("[{}]", encoded(host.name, ":")) : encoded(host.name, "");
     if (host.port) out += fmt::format(":{}", *host.port);
   }
-  // `user:password@host` without the scheme parses as a scheme with a path.
+  // Without the scheme, `user:password@host` parses as a scheme with a path.
   const std::size_t at = path.starts_with('/') || !hosts.empty() ? path.npos : path.rfind('@');
   if (at != path.npos) out += hidden;
   out += encoded(std::string_view{path}.substr(at == path.npos ? 0 : at), "/:@,+=~");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // URLs of stores: parsing and display, without any knowledge of stores. store/factory.hpp decides
-// what an item may be. Values and pure functions.
+// which URL items are allowed. Values and pure functions.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,27 +16,27 @@ namespace dlock {
 // `scheme://[user[:password]@]host[:port][,host[:port]...][/path][?name=value&...]`.
 struct Url {
   struct Host {
-    // Without the brackets of an IPv6 literal. `%2Fdir` is the path of a directory; here decoded.
+    // An IPv6 literal is without its brackets. `%2Fdir`, decoded here, is the path of a directory.
     std::string name;
     std::optional<std::uint16_t> port;
   };
   std::string scheme;          // lower case
   std::string user, password;  // decoded
   std::vector<Host> hosts;     // `scheme://user@/path` has none
-  // Decoded, with its leading slash if it had one; empty for a bare `scheme:`.
+  // Decoded. It keeps a leading slash, and is empty for a bare `scheme:`.
   std::string path;
   std::vector<std::pair<std::string, std::string>> items;  // decoded, in order
 
-  // Errc::usage: the message shows the redacted URL and the error. It refuses a repeated name, an
+  // Errc::usage: the message shows the redacted URL and the error. Errors are a repeated name, an
   // empty host, a port outside 1-65535, a fragment, a control character and a broken %XX.
   static Result<Url> parse(std::string_view text);
 
   std::optional<std::string_view> item(std::string_view name) const;
   std::string redacted()
-      const;  // with `***` for passwords, and for items that look like a password
+      const;  // with `***` for passwords, and for URL items that look like a password
 };
 
-// Returns whether the text has only characters of a host name or of an address without brackets.
+// Returns whether the text could be a host name, or an address without brackets.
 bool is_host(std::string_view) noexcept;
 
 }  // namespace dlock
