@@ -2,7 +2,7 @@
 // The interface between dlock and the services that store locks.
 //
 // A Backend is one connection to a store with one recipe. A single thread uses it: in a run the
-// Keeper, in other commands the main thread. It has no callbacks. Any call may take as long as the
+// Keeper, in other commands the main thread. It has no callbacks. Any call may block as long as the
 // network does, so nothing that must happen on time may wait for it. Every call can be repeated:
 // the store recognises by the owner id a request whose reply was lost. No destructor releases
 // anything, because a release can fail.
@@ -29,20 +29,20 @@ struct Granted {
   Lease lease;
   // The lock lasts while any process has this open file. The Backend owns the descriptor. -1: none.
   int hold_fd = -1;
-  // Readable: the lock has changed (forced release, revocation); call renew() at once. -1: none.
+  // Readable if the lock has changed (forced release, revocation): call renew() at once. -1: none.
   int alarm_fd = -1;
-  // If several keys were taken together: the leases of all keys but the first, and the open files
-  // of all keys.
+  // If several keys were acquired together: the leases of all keys but the first, and the open
+  // files of all keys.
   std::vector<Lease> more_leases{};
   std::vector<int> more_holds{};
 };
 struct Waiting {
   std::size_t ahead = 0;             // the number of waiters ahead; unknown: 0
-  std::optional<HolderView> holder;  // one of the holders in the way
-  // What else is in the way, for people: "the server restarted 12s ago; grants resume in 48s".
+  std::optional<HolderView> holder;  // one of the holders that block this request
+  // What else blocks the request, for people: "the server restarted 12s ago; grants resume in 48s".
   std::string why{};
-  // A time before the newest request was sent whose reply came during this poll. Deadline{}: no
-  // reply came, and the other fields show what was known before.
+  // A time before the newest request was sent that got a reply during this poll. Deadline{}: no
+  // request got a reply, and the other fields show what was known before.
   Deadline sent_at{};
   std::string key{};  // the key in the way; empty: the key of the Request
 };
@@ -54,35 +54,35 @@ struct Busy {
 };
 using Progress = std::variant<Granted, Waiting, Busy>;
 
-// An attempt to acquire one key: an entry in its queue, or a poll where the recipe has no queue.
+// An attempt to acquire one key: an entry in its queue or, without a queue, repeated requests.
 class Waiter {
  public:
-  virtual ~Waiter() = default;  // closes connections; does not cancel
+  virtual ~Waiter() = default;  // closes connections, but does not cancel
   // Blocks until the lock is granted, `slice` is over or Settings::interrupt_fd is readable. Slice
   // 0: one try. Returns Busy only for a Request that does not wait. An Error means that the state
   // is unknown: poll again, or cancel.
   virtual Result<Progress> poll(Duration slice) = 0;
-  // Leaves the queue, and releases a grant that came meanwhile. Idempotent. After this call only
-  // cancel(): a new attempt enqueues a Request with another owner.
+  // Leaves the queue, and releases a grant that came meanwhile. Idempotent. After cancel() only
+  // cancel() may be called: a new attempt enqueues a Request with another owner.
   virtual Result<void> cancel() = 0;
 };
 
 // The renewal succeeded. No other result moves the deadline.
 struct Kept {
   Lease lease;
-  bool revoked = false;  // somebody asked this holder to stop (revoke); it holds until it stops
+  bool revoked = false;  // somebody asked this holder to stop (revoke); the lock is still held
 };
 // The lock is lost. This is final: another owner may hold it.
 struct Lost {
   std::string why;
 };
-using Renewal = std::variant<Kept, Lost>;  // an unknown outcome is an Error and changes nothing
+using Renewal = std::variant<Kept, Lost>;  // an Error: the outcome is unknown; nothing changes
 
 enum class Released { yes, was_not_held };
 enum class Validity { valid, stale };
 
-// The record of a start (--once-per): when it was, and until when the record is needed. Both by the
-// store's wall clock, in microseconds since 1970.
+// The record of a start (--once-per): its time, and until when the record is needed. Both are on
+// the store's wall clock, in microseconds since 1970.
 struct RunStart {
   std::int64_t at = 0, until = 0;
   bool operator==(const RunStart&) const = default;
@@ -92,36 +92,35 @@ struct RunStarts {
   std::optional<RunStart> last;  // the newest start
   std::string key{};             // whose start it is; empty: of the key that was asked for
 };
-// A change of the record from `was` to `is`; nullopt: no record. The store makes it only if the
-// record still is `was`. A record that is not needed any more counts as no record.
+// Asks the store to change its record from `was` to `is`; nullopt: no record. The store makes the
+// change only if its record still is `was`. A record that is no longer needed counts as no record.
 struct RunStartUpdate {
   std::optional<RunStart> was, is;
-  // Returns whether the store may make the change when its record is `noted`. True also if that is
-  // `is`: then the caller repeats the change, because its reply was lost.
+  // Returns whether the store may make the change when its record is `noted`. True also if `noted`
+  // is `is` already: then the caller repeats a change whose reply was lost.
   bool fits(const std::optional<RunStart>& noted, std::int64_t now) const noexcept;
 };
 enum class UpdateResult { yes, other_start, not_held };
 
-// One fact about a store. `--doctor` decides by these whether the store is fit for locks.
+// One fact about a store. --doctor shows it, and decides by it whether the store is fit for locks.
 struct Finding {
   enum class Level { good, warning, bad, unknown } level;
   std::string what;    // "maxmemory-policy"
   std::string seen;    // "allkeys-lru"
-  std::string advice;  // empty when good
+  std::string advice;  // what to do; empty if the finding is good
 };
 
-// What the Backend of a store that may become unreachable, or lose data, reports beside its
-// replies.
+// What a Backend reports about its store beside the replies: whether it is reachable, and whether
+// it may have lost data.
 struct Health {
-  // Readable while a lock is held: the store became unreachable, or something else happened that
-  // all holders notice together. The holder must renew soon, at a random moment; the renewal clears
-  // it. The Backend owns the descriptor, which stays the same for its lifetime; -1: none. For use
-  // after a grant.
+  // Becomes readable if something happens that all holders notice together, such as a store that
+  // becomes unreachable. The holder must then renew soon, at a random moment; the renewal ends the
+  // state. Use it only after a grant. The Backend owns it, and it never changes. -1: none.
   int outage_fd = -1;
-  // At the last request the store granted nothing to anybody (a grace period). A wait that ends in
-  // this state is "unavailable", not "busy".
+  // At the last request the store granted nothing to anybody (a grace period). A wait that ends
+  // then is "unavailable", not "busy".
   bool in_grace_period = false;
-  // What the user should know about this store: all warnings since it was opened, each once.
+  // Warnings for the user about this store: all since the Backend was opened, without repeats.
   std::vector<std::string> warnings{};
 };
 
@@ -132,9 +131,9 @@ struct Counters {              // for `dlock bench` and tests
 
 class Backend {
  public:
-  virtual ~Backend() = default;  // closes connections; releases nothing
+  virtual ~Backend() = default;  // closes connections, but releases nothing
   virtual const Traits& traits() const noexcept = 0;
-  virtual std::string where() const = 0;  // redacted URL or directory, for messages
+  virtual std::string where() const = 0;  // the redacted URL or the directory, for messages
 
   // If the recipe shares its locks with other programs, and a key is too long for their name: says
   // under which name it is locked, for people; empty: the name is that of the key.
@@ -145,38 +144,39 @@ class Backend {
   // request.
   virtual Result<std::unique_ptr<Waiter>> enqueue(const Request&) = 0;
 
-  // Asks for `ttl` from now on. For an attached lock with no_deadline it only checks that the
-  // record is still ours. It never revives a lease that has ended.
+  // Asks for a lease that lasts for `ttl` from now on. For an attached lock with no_deadline it
+  // only checks that the record is still ours. It never revives a lease that has ended.
   virtual Result<Renewal> renew(const Lease&, Duration ttl) = 0;
 
-  // Lets the lock last for `ttl` from now on without this process, longer or shorter than before,
-  // and without its lock-delay. Errc::usage: by its Traits no lock outlives the process, or not for
-  // so long. An Error leaves the lock unchanged. `end`: as for release().
+  // Lets the lock last for `ttl` from now on without this process and without its lock-delay, even
+  // if the lease gets shorter. Errc::usage: by its Traits the lock cannot outlive the process, or
+  // not for so long. An Error leaves the lock unchanged. `end`: as for release().
   virtual Result<Renewal> detach(const Lease&, Duration ttl,
                                  std::optional<RunEnd> end = std::nullopt) = 0;
 
-  // Reads what arrived on Granted::alarm_fd. False: it does not concern this lease, and needs no
-  // renewal.
+  // Reads what arrived on Granted::alarm_fd. False: the alarm does not concern this lease, and no
+  // renewal is needed.
   virtual bool alarmed(const Lease&) { return true; }
 
   // `end`: how the job under this lease ended. With Traits::keeps_last_run the same request records
-  // it as the last run of the key, but only if the lease was in force, and not over a newer token.
+  // it as the last run of the key, but only if the lease was in force, and never over the run of a
+  // newer token.
   virtual Result<Released> release(const Lease&, std::optional<RunEnd> end = std::nullopt) = 0;
 
   // For operators: removes the holder with this token, or all holders, without lock-delay. The
-  // fence stays.
+  // newest token stays.
   virtual Result<Released> force_release(const Key&, std::optional<FencingToken>) = 0;
 
-  // Returns valid if this grant is in force now.
+  // Returns `valid` if this grant is in force now.
   virtual Result<Validity> check(const Key&, const GrantId&) = 0;
 
-  // nullopt: the store does not know the key. If the store may have forgotten it, the view says so
-  // (KeyView::unread).
+  // nullopt: the store does not know the key. If the store may have lost the key, the view says so
+  // (KeyView::unknown_reason).
   virtual Result<std::optional<KeyView>> inspect(const Key&) = 0;
   // Returns the store's names of the keys below the prefix of the URL, without the prefix, in any
-  // order. In a grace period some may be missing. See list().
+  // order. In a grace period some names may be missing. See list().
   virtual Result<std::vector<std::string>> names() = 0;
-  // Returns a key by its name in the store. nullopt: it is gone, or it is not a key of dlock.
+  // Returns a key by its name in the store. nullopt: the key is gone, or does not belong to dlock.
   virtual Result<std::optional<KeyView>> inspect_name(const std::string& name);
 
   // Asks the present holders of the key to stop (Kept::revoked). The request names their grants, so
@@ -186,13 +186,13 @@ class Backend {
 
   // --once-per: reads the record of the last start. Errc::usage if Traits::starts is false.
   virtual Result<RunStarts> starts(const Key&);
-  // Makes the change if the lease is in force and the change fits the record; else it changes
+  // Makes the change if the lease is in force and the change fits the record; otherwise it changes
   // nothing. Other holders may record a start between starts() and this call. After an Error:
   // repeat.
   virtual Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&);
 
-  // Removes all data of the key, also the fence; a missing key is no error. Only for a key that
-  // nobody will ever use again (bench), because a token must never fall.
+  // Removes all data of the key, also its newest token. A missing key is no error. Only for a key
+  // that nobody will ever use again (bench), because a token must never fall.
   virtual Result<void> erase(const Key&);
 
   // Checks whether this store is fit for locks (--doctor). Error: the store is unreachable.
@@ -200,8 +200,8 @@ class Backend {
 
   virtual Counters counters() const noexcept { return {}; }
   virtual Health health() { return {}; }
-  // For --explain: says what happens to such a lease when the store restarts, as far as the URL
-  // decides it; empty: nothing notable. Errc::usage: enqueue() refuses such a lease.
+  // For --explain: returns what happens to such a lease when the store restarts, if the URL decides
+  // it; empty: nothing notable. Errc::usage: enqueue() refuses such a lease.
   virtual Result<std::string> after_restart(const Request&) const { return std::string{}; }
 
  protected:

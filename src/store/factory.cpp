@@ -24,8 +24,8 @@ tl::unexpected<Error> bad(const Url& url, std::string_view what) {
   return fail(Errc::usage, "backend URL {}: {}", quoted(url.redacted(), 300), what);
 }
 
-// Returns a hint for schemes of other programs, such as mysql+pymysql of an ORM; empty: it is not
-// one.
+// Returns a hint for schemes of other programs, such as mysql+pymysql of an ORM; empty: the scheme
+// is unknown.
 std::string_view known_as(std::string_view scheme) {
   constexpr std::pair<std::string_view, std::string_view> others[] = {
       {"mysql2", "mysql"},

@@ -17,59 +17,59 @@ namespace dlock {
 // The credentials and TLS files for a store. If the store refuses a secret that came from a file,
 // the Backend reads the file again.
 struct Secrets {
-  // Empty: use the URL's, else the service's own source (a variable, a file).
+  // Empty: use the password in the URL, else the service's own source (a variable, a file).
   std::string password{};
   std::string auth{};                        // ZooKeeper: scheme:credential
-  std::string password_file{}, auth_file{};  // the files of these secrets; empty: none
+  std::string password_file{}, auth_file{};  // the files that contain these secrets; empty: none
   // For sentinels; empty: as for `password`.
   std::string sentinel_password{}, sentinel_password_file{};
   std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: use the URL items of these names
   std::string tls_name{};     // the name in the server's certificate; empty: use the URL item
-  bool tls_insecure = false;  // do not verify certificates
+  bool tls_insecure = false;  // whether certificates stay unverified
 };
 
 struct Settings : Secrets {
-  Duration op_timeout{5'000'000};  // one exchange with the store
+  Duration op_timeout{5'000'000};  // the longest time of one exchange with the store
   Duration connect_timeout{5'000'000};
-  // A descriptor for poll(2). While it is readable every wait returns early. The Backend does not
+  // A descriptor for poll(2). While it is readable, every wait returns early. The Backend does not
   // read from it.
   int interrupt_fd = -1;
 };
 
-// Which of the Secrets a URL can use, and its default port.
+// Says which of the Secrets a URL can use, and its default port.
 struct Access {
   std::uint16_t port = 0;  // for a host without a port
-  // Why the URL cannot use these; empty: it can.
+  // Why the URL cannot use a password, credentials or TLS files; empty: it can.
   std::string_view no_password{}, no_auth{}, no_tls{};
   std::string_view no_sentinels = "it has no sentinels";
   std::string_view in_clear{};  // a warning for users who log in without TLS; empty: none
 };
 
 // URL items (`?name=value`) that share one rule. To add an item to a store, add a row to `items` in
-// its factory.hpp, and read the value in its options.cpp. Whatever judges or reads an item uses
-// this row. A test compares the rows with the store's manual page.
+// its factory.hpp, and read the value in its options.cpp. All code that checks or reads items uses
+// these rows. A test compares them with the store's manual page.
 struct UrlItem {
   enum Type { text, yes_no, number, duration, choice, identifier, host };
   std::string_view names;  // "tls_ca tls_cert tls_key"; `where.`: every `where.NAME`
   Type type = text;
-  // A number: the greatest value, "1000". A duration: the least value, "1s"; empty: any above 0. A
-  // choice: the values, "named poll".
+  // For a number: the greatest value, "1000". For a duration: the least value, "1s"; empty means
+  // any duration above 0. For a choice: the values, "named poll".
   std::string_view range{};
   std::string_view usual{};    // the default value; empty: none
-  std::string_view recipes{};  // the recipes that know it, "lease insert"; empty: all
-  std::string_view allowed{};  // how a refusal names the allowed values; empty: by the type
-  // Not empty: only a URL with a unix socket may have it. The text says where others have the
-  // value: "/DB behind the host".
+  std::string_view recipes{};  // the recipes with this item, "lease insert"; empty: all
+  std::string_view allowed{};  // the allowed values, for a refusal; empty: by the type
+  // Not empty: only a URL with a unix socket may have the item. The text says where other URLs have
+  // the value: "/DB behind the host".
   std::string_view elsewhere{};
 
   bool covers(std::string_view name) const noexcept;
 };
 
-// For every store whose TLS is dlock's own or MySQL's.
+// For every store whose TLS is dlock's own, and for MySQL.
 inline constexpr UrlItem tls_item{"tls", UrlItem::choice,       "yes no verify-ca", "",
                                   "",    "yes, no or verify-ca"};
 inline constexpr UrlItem tls_files_item{"tls_ca tls_cert tls_key"};
-// For PostgreSQL, too.
+// For the same stores, and for PostgreSQL.
 inline constexpr UrlItem tls_name_item{"tls_name", UrlItem::host};
 
 // Makes a Backend of a URL that was judged. The Backend connects at its first call. The time limit
@@ -79,7 +79,7 @@ using Opener =
 
 struct BackendFactory {
   std::string_view family;
-  std::span<const std::string_view> schemes;  // first is the canonical one
+  std::span<const std::string_view> schemes;  // the first is the canonical scheme
   std::span<const Traits> recipes;            // first is the default
   std::span<const UrlItem> items;             // all stores also know `recipe`, `prefix`, ...
   // Judges everything in the URL that can be judged without a connection. Errc::usage;
@@ -90,8 +90,8 @@ struct BackendFactory {
   std::vector<std::string> (*libraries)() = nullptr;
   std::string_view note{};                 // for --version: "no TLS, no SASL"
   Access (*access)(const Url&) = nullptr;  // nullptr: this family cannot use Secrets
-  // Returns what a first lock would create at a place that the user named, and may have misspelt;
-  // empty: nothing. `locks`: a lock follows, which reports itself why it creates nothing.
+  // Returns what a first lock would create at a place that the user named and may have misspelt;
+  // empty: nothing. `locks`: a lock follows at once, which itself reports why it creates nothing.
   std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
   // Rewrites URL forms of other clients of this store into the form that dlock knows. It leaves
   // what it does not know, and prepare() refuses that.
@@ -104,11 +104,11 @@ struct BackendFactory {
   }
 };
 
-// Returns the one explicit table of families, made from the lines dlock_backend() in
-// backends/CMakeLists.txt. No family registers itself.
+// Returns all families of this binary. The table is made from the lines dlock_backend() in
+// backends/CMakeLists.txt; no family registers itself.
 std::span<const BackendFactory> backends() noexcept;
 
-// A family that this binary was built without, and the bare name of the CMake option that adds it.
+// A family that this binary was built without; `option`: its CMake option, without -D.
 struct AbsentBackend {
   std::string_view family, option;
   std::span<const std::string_view> schemes;
@@ -119,7 +119,7 @@ std::span<const AbsentBackend> absent_backends() noexcept;
 std::vector<std::string> libraries();
 
 // Chooses the factory and recipe for a URL. A non-empty `recipe` overrides `?recipe=`. Errc::usage:
-// an unknown scheme, item or recipe; the message lists the known ones, or says how to build the
+// an unknown scheme, item or recipe. The message lists the known ones, or says how to build the
 // family.
 struct Choice {
   const BackendFactory* factory;
@@ -127,7 +127,7 @@ struct Choice {
 };
 Result<Choice> choose(const Url&, std::string_view recipe);
 
-// Parses a URL and applies the translate() of its family.
+// Parses a URL and applies the normalize_url() of its family.
 Result<Url> parse_backend(std::string_view text);
 
 }  // namespace dlock

@@ -75,7 +75,7 @@ class FenceFile final : public Backend {
   Result<Renewal> detach(const Lease&, Duration, std::optional<RunEnd>) override {
     return fail(cannot("nothing outlives the process"));
   }
-  // The job is dead. This unlocks explicitly, because guards have duplicates of the descriptor.
+  // The job is dead. Unlock explicitly, because guards have duplicates of the descriptor.
   Result<Released> release(const Lease&, std::optional<RunEnd>) override {
     ::flock(file_.get(), LOCK_UN);
     return Released::yes;
@@ -110,7 +110,7 @@ class FenceFile final : public Backend {
   const std::string path_;
   const FencingToken token_;
   const int interrupt_fd_;
-  Fd file_;  // of the grant
+  Fd file_;  // the token of the grant
 };
 
 class FenceWaiter final : public Waiter {
@@ -137,13 +137,13 @@ Result<void> FenceFile::open() {
   if (::fstat(file.get(), &st)) return trouble("cannot be seen", errno);
   const std::string why = why_untrusted(st, {.forbidden = S_IWOTH, .own_or_root = false});
   if (!why.empty()) return refuse(Errc::denied, why);
-  if (st.st_nlink > 1)  // the other name may belong to another resource
+  if (st.st_nlink > 1)  // the other hard link may belong to another resource
     return refuse(Errc::denied, fmt::format("has {} names (hard links)", st.st_nlink));
   file_ = std::move(file);
   return {};
 }
 
-// A lock on a file that was replaced excludes nobody.
+// Returns whether the name still means our file: a lock on a replaced file excludes nobody.
 Result<bool> FenceFile::in_place() const {
   struct stat mine {
   }, there{};
@@ -178,7 +178,7 @@ Result<Progress> FenceFile::poll(const Request& request, Duration slice) {
   return Progress{Granted{std::move(lease), file_.get()}};
 }
 
-// Call it under the lock. When it returns the token is on the disk.
+// Writes the token. The caller holds the lock. When note() returns, the token is on the disk.
 Result<void> FenceFile::note() {
   std::array<std::optional<FenceRecord>, 2> slots;
   bool empty = true;
@@ -190,7 +190,7 @@ Result<void> FenceFile::note() {
     const std::string_view slot(text.data(), static_cast<std::size_t>(n));
     empty &= slot.find_first_not_of('\0') == slot.npos;
     slots[i] = parse_slot(slot);
-    // One slot may still have this layout, but it is older than the slot that cannot be read.
+    // The other slot may still have our layout, but it is older than this slot.
     if (slot.starts_with(any_version) && !slot.starts_with(magic) &&
         slot.size() > any_version.size() && is_digit(slot[any_version.size()]))
       return refuse(Errc::config,
@@ -211,7 +211,7 @@ Result<void> FenceFile::note() {
   if (number != newest.number) TRY_VOID(write(line_of({number, token_}), slots[old] ? 1 - old : 0));
   if (::fsync(file_.get())) return trouble("cannot be made durable", errno);
   if (number > 1) return {};
-  // The file's directory entry must be on the disk, too.
+  // The directory entry of the file must be on the disk, too.
   const std::string parent = path_.find('/') == path_.npos
                                  ? "."
                                  : path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));

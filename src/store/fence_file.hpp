@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dlock fence`: keeps the newest fencing token that a resource has seen in a file, and locks that
-// file while a command works on the resource. It is a Backend, so that `run` does the waiting and
-// its guard holds the lock to the end of the command.
+// `dlock fence`: keeps in a file the newest fencing token that a resource has seen, and locks that
+// file while a command works on the resource. It is a Backend, so that `run` does the waiting, and
+// its guard holds the lock until the command ends.
 //
 // The file has two slots of 4096 bytes: "dlock-fence1 <number of the record> <token> <checksum>",
 // padded with spaces and a newline. The record with the greater number and a valid checksum is in

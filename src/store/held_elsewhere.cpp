@@ -20,7 +20,7 @@ class BorrowedWaiter final : public Waiter {
       return Progress{
           Busy{std::nullopt, fmt::format("is not held by this handle: {}", lost->why), sent}};
     Lease& lease = std::get<Kept>(answer).lease;
-    // When the holding process is killed the lock would become free while the command still runs.
+    // If the holding process were killed, the lock would become free while the command still runs.
     if (lease.deadline == no_deadline)
       return fail(Errc::usage,
                   "--handle: {} is held by a process (acquire --hold, "
@@ -44,8 +44,8 @@ class Borrowed final : public Wrapped {
   Result<std::unique_ptr<Waiter>> enqueue(const Request& r) override {
     return std::make_unique<BorrowedWaiter>(*inner_, r, handle_.lease(r.key));
   }
-  // The other process releases the lock. But if it did so while the command ran, exclusion had
-  // ended, and a message says so.
+  // The other process releases the lock. If it did so while the command ran, there was no exclusion
+  // any more, and the result makes dlock print a message.
   Result<Released> release(const Lease& lease, std::optional<RunEnd>) override {
     TRY(valid, inner_->check(lease.key, lease.owner));
     return valid == Validity::valid ? Released::yes : Released::was_not_held;
@@ -55,8 +55,8 @@ class Borrowed final : public Wrapped {
   const Handle handle_;
 };
 
-// An exclusive grant covers a shared request; a permit covers a request with the same limit. Any
-// other request would wait for its own ancestor.
+// Refuses a request that the outer grant does not cover, because it would wait for its own
+// ancestor. An exclusive grant covers a shared request, and a permit a request with the same limit.
 Result<void> covers(const InheritedGrant& outer, const Request& r) {
   const auto refuse = [&](std::string_view held, std::string_view requested) {
     return fail(Errc::usage,
@@ -93,7 +93,7 @@ class Reentrant final : public Wrapped {
  private:
   friend class ReentrantWaiter;
 
-  // The lease belongs to the outer dlock: its owner is never an owner of ours.
+  // Returns whether the lease belongs to the outer dlock, whose owner is never an owner of ours.
   bool joined(const Lease& l) const {
     return std::any_of(grants_.begin(), grants_.end(), [&](const InheritedGrant& g) {
       return g.lease.key == l.key && g.lease.owner == l.owner;

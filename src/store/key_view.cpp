@@ -7,7 +7,7 @@
 namespace dlock {
 namespace {
 
-// 32 of 128 bits: enough to tell holders apart, far too few to guess the handle.
+// The id is 32 of 128 bits: enough to tell holders apart, far too few to guess the handle.
 std::string short_id(const Owner& owner) { return owner.hex().substr(0, 8); }
 
 }  // namespace
@@ -20,9 +20,9 @@ HolderView view(const LockState::Holder& h, Micros now) {
   v.slot = h.slot;
   v.attached = h.deadline == never;
   v.vanished = h.deadline <= now;
-  // of a lease `since` is the last renewal
+  // for a lease, `since` is the time of the last renewal
   if (v.attached && h.since <= now) v.held = Duration{now - h.since};
-  if (h.free_at() != never)  // a damaged record may say anything: no overflow
+  if (h.free_at() != never)  // a damaged record may say anything: avoid an overflow
     v.remaining = Duration{std::max<Micros>(0, v.vanished ? h.free_at() : h.deadline) - now};
   v.who = Identity::decode(h.meta);
   return v;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What people see of a key: `inspect`, messages about a wait, and `release`. Values only. They
-// never decide who holds a lock: the deciding copy is in the store. The text in them is untrusted.
+// never decide who holds a lock: the store has the copy that decides. Their text is untrusted.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,21 +13,21 @@
 namespace dlock {
 
 struct HolderView {
-  std::string id;  // a prefix of the owner id, enough to tell holders apart, useless as a handle
+  std::string id;  // a prefix of the owner id: enough to tell holders apart, useless as a handle
   Mode mode = Mode::exclusive;
   FencingToken token = 0;
   unsigned slot = 0;
   bool attached = false;
   bool vanished = false;              // the holder is gone, and only its lock-delay still runs
-  std::optional<Duration> remaining;  // until the lease (or lock-delay) ends without a renewal
-  // Since the grant, by the store's clock. nullopt: the store does not record it.
+  std::optional<Duration> remaining;  // until the lease or the lock-delay ends, if nobody renews it
+  // The time since the grant, by the store's clock. nullopt: the store does not record it.
   std::optional<Duration> held;
-  bool revoked = false;  // somebody asked it to stop (Backend::revoke)
-  // Why Backend::force_release cannot remove it, and what ends it, for people; empty: it can.
+  bool revoked = false;  // somebody asked this holder to stop (Backend::revoke)
+  // For people: why Backend::force_release cannot remove it, and what ends it. Empty: it can.
   std::string stays_because{};
   Identity who;
-  // Lease and lock-delay are over, or the holder was a process without lock-delay, and is gone.
-  // Nothing holds the key any more, but the store has not removed the record yet.
+  // Returns whether it holds the key no longer, although its record still exists: its lease and
+  // lock-delay are over, or it was a process without lock-delay and is gone.
   bool ended() const noexcept { return remaining && *remaining <= Duration{}; }
 };
 struct WaiterView {
@@ -42,19 +42,19 @@ struct KeyView {
   std::vector<WaiterView> waiters;  // in queue order
   bool waiters_known = true;        // false: this recipe cannot know
   std::vector<std::string> notes;   // remarks about this record, for people
-  // Not empty: says why there may be holders that are not in `holders`. Then an empty list does not
-  // mean that the key is free.
+  // Not empty: why there may be holders that are not in `holders`. Then an empty list does not mean
+  // that the key is free.
   std::string unknown_reason{};
-  // The last run: the run with the newest token among those that have released. Only with
+  // The last run: of the runs that have released, the run with the newest token. Only with
   // Traits::keeps_last_run.
   std::optional<LastRun> last_run{};
-  // The newest recorded start (Backend::note_start), by the store's clock, while the store keeps
-  // it.
+  // The newest recorded start (Backend::note_start), by the store's clock. The store keeps it only
+  // as long as it is needed.
   std::optional<std::int64_t> noted_start{};
 };
 
 // Make the views for a store that keeps a LockState. `now` is on the store's clock. Holders that
-// have ended come last; dead waiters are left out.
+// have ended come last, and dead waiters are left out.
 HolderView view(const LockState::Holder& holder, Micros now);
 WaiterView view(const LockState::Waiter& waiter);
 KeyView view(const LockState& state, std::string key, Micros now);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recipe can do, and whether it can serve a request. Constant data: each family has a table
-// of Traits, and the command line, Policy and Keeper read it.
+// What a recipe can do, and whether it can serve a request. Each family has a constant table of
+// Traits, which the command line, Policy and the Keeper read.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,20 +12,20 @@
 
 namespace dlock {
 
-// What ends the lock of a holder that is attached to a process.
+// What ends the lock if its holder dies.
 enum class Liveness {
-  // A descriptor: the kernel ends the lock with the last process that has it. There is no deadline
-  // and no renewal.
+  // A descriptor: the kernel ends the lock when no process has it open any more. There is no
+  // deadline and no renewal.
   process,
   // A connection: the lock ends with it, or some time after the server last received data.
   connection,
-  session,  // a session of a server, which outlives connections
+  session,  // a session of a server, which can outlive its connections
   lease,    // only time
 };
 
-// The features of a recipe. dlock decides by these, never by the type of a Backend.
+// The features of a recipe. dlock decides by its Traits, never by the type of a Backend.
 struct Traits {
-  std::string_view family;  // "file"; the first word of a sequencer
+  std::string_view family;  // "file", the first word of a sequencer
   std::string_view recipe;  // "lease"
   Liveness liveness = Liveness::lease;
   bool fifo = false;      // grants in order of arrival
@@ -37,15 +37,15 @@ struct Traits {
   // true: dlock adds a prefix to keys and encodes them. false: the key is the name that other
   // programs use.
   bool native = false;
-  std::string_view weakness{};  // one sentence for --explain, inspect and the manual
+  std::string_view weakness{};  // one sentence for --explain, `inspect` and the manual
   bool starts = false;          // records when a job was started (--once-per)
   bool revokes = false;         // has Backend::revoke
   bool keeps_last_run = false;  // records how the job ended (Backend::release)
-  // A historical algorithm, for use with programs that have it; each use prints a warning.
+  // A legacy algorithm, for use together with programs that have it. Each use prints a warning.
   bool legacy = false;
-  // Returns for how long of a ttl dlock can prove that it holds the lock, by what the URL says
-  // about the servers. A lock-delay that the same session must outlast makes it shorter. nullptr:
-  // ttl - drift(ttl).
+  // Returns how long of a ttl dlock can prove that it holds the lock, from what the URL says about
+  // the servers. If the same session must outlast the lock-delay, the time is shorter. nullptr: ttl
+  // - drift(ttl).
   Duration (*proven_lifetime)(Duration ttl, Duration delay, const Url&) = nullptr;
   Duration proven_of(Duration ttl, Duration delay, const Url& url) const {
     return proven_lifetime ? proven_lifetime(ttl, delay, url) : ttl - drift(ttl);
@@ -73,12 +73,12 @@ constexpr Traits native_traits(std::string_view family, std::string_view recipe,
 
 // A part of a request that the recipe does not support.
 struct Refusal {
-  std::string_view option;  // "limit"
+  std::string_view option;  // the option, "limit"
   std::string why;          // "recipe flock of file has no permits"
 };
 std::optional<Refusal> refusal(const Traits&, const Request&);
-// Returns the refusal as Errc::usage, "--limit: recipe flock of file has no permits". Every
-// Backend::enqueue() calls it first.
+// Errc::usage: a refusal, "--limit: recipe flock of file has no permits". Every Backend::enqueue()
+// calls this first.
 Result<void> can_serve(const Traits&, const Request&);
 
 }  // namespace dlock

@@ -6,7 +6,7 @@
 
 namespace dlock {
 
-// A Backend in front of another: it passes every call on, unless a subclass overrides it.
+// A Backend in front of another. It passes every call on, unless a subclass overrides the call.
 class Wrapped : public Backend {
  public:
   explicit Wrapped(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}

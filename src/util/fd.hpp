@@ -5,7 +5,7 @@
 
 namespace dlock {
 
-// Owns a file descriptor; -1: none. Every descriptor that dlock opens is close-on-exec.
+// Owns a file descriptor; -1: it owns none. Every descriptor that dlock opens is close-on-exec.
 class Fd {
  public:
   explicit Fd(int fd = -1) noexcept : fd_(fd) {}

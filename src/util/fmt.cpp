@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the parts of fmt that its library defines, once for the whole program. Debian has that
-// library only as a shared object, and fmt::fmt-header-only compiles it in each source, which takes
-// a quarter of the time of a build.
+// library only as a shared object. fmt::fmt-header-only would compile these parts in each source,
+// which takes a quarter of the build time.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -19,7 +19,7 @@ void remember_arguments(int argc, char** argv) noexcept {
   room = static_cast<std::size_t>(end - argv[0]);
 }
 
-// The kernel shows all of the memory. If its last byte is not zero any more, it shows only one
+// The kernel shows all of the memory. But if the last byte is not zero any more, it shows only one
 // string (see proc_pid_cmdline(5)).
 void set_process_title(std::string_view title) noexcept {
   if (room < 2) return;

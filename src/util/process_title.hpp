@@ -4,13 +4,13 @@
 
 namespace dlock {
 
-// The title of a process: ps(1) and pkill(1) -f read it from the memory of the original arguments.
+// The title of a process, which ps(1) and pkill(1) -f read in the memory of its first arguments.
 //
 // main() calls this first, with the arguments as the kernel placed them, contiguous in memory.
 void remember_arguments(int argc, char** argv) noexcept;
 
-// Overwrites the arguments with the title, truncated to their length. Before, copy the arguments
-// that you still need. Does nothing if remember_arguments() was not called.
+// Overwrites the arguments with the title, cut to their length. The caller must have copied the
+// arguments that it still needs. Does nothing if remember_arguments() was not called.
 void set_process_title(std::string_view title) noexcept;
 
 }  // namespace dlock

@@ -31,7 +31,7 @@ bool is_read_only(int fd) {
   return ::fstatvfs(fd, &fs) == 0 && (fs.f_flag & ST_RDONLY) != 0;
 }
 
-// The path names a descriptor of this process: a link of the kernel, whose target is no path.
+// Returns whether the path names a descriptor of this process: a link without a path as its target.
 bool names_a_descriptor(std::string_view path) {
   return path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/") || path == "/dev/stdin";
 }
@@ -73,7 +73,7 @@ class Walk {
   }
 
   bool linked() const { return linked_; }
-  // "'tmp', on the way, ..."; empty: nobody else could have replaced what was opened
+  // Says where others could have replaced the file, "'tmp', on the way, ..."; empty: nowhere.
   const std::string& doubt() const { return doubt_; }
 
  private:
@@ -81,7 +81,7 @@ class Walk {
     at_ = Fd{::open(rest_.starts_with('/') ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
     judge(rest_.starts_with('/') ? "/" : ".");
   }
-  // Removes the next name and its slashes from the path: "a//b" gives "a" and leaves "b".
+  // Removes the next name and its slashes from the path: of "a//b" it returns "a" and leaves "b".
   std::string next() {
     rest_.erase(0, std::min(rest_.find_first_not_of('/'), rest_.size()));
     const std::string name = rest_.substr(0, rest_.find('/'));

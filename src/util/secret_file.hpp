@@ -19,20 +19,20 @@ namespace dlock {
 
 struct Secret {
   std::string text;   // the first line
-  bool once = false;  // it came from a pipe, and cannot be read again
+  bool once = false;  // the secret came from a pipe, and cannot be read again
 };
 
-// Reads a secret; waits for the writer of a pipe (fifo_patience). Errc::config: "'/etc/pw': mode
+// Reads a secret. It waits for the writer of a pipe (fifo_patience). Errc::config: "'/etc/pw': mode
 // 0644 ..."; the message never contains the secret.
 Result<Secret> read_secret(const std::string& path);
 
-// The same for credentials, SCHEME:CREDENTIAL.
+// The same for credentials in the form SCHEME:CREDENTIAL.
 Result<Secret> read_credential(const std::string& path);
 
-// Checks a file that a library will read by its path, so no pipe. Errc::config.
+// Checks a file that a library will read by its path, so it must not be a pipe. Errc::config.
 Result<void> judge_secret(const std::string& path);
 
-// Returns who may read it, "all users of this machine may read it"; empty: unknown.
+// Returns who may read the file, "all users of this machine may read it"; empty: unknown.
 std::string readers_of_secret(const std::string& path);
 
 }  // namespace dlock

@@ -5,7 +5,7 @@
 
 namespace dlock {
 
-// Returns `text` as one word for sh. sh_word() uses only characters that are safe to print.
+// Both return `text` as one word for sh. sh_word() uses only characters that are safe to print.
 std::string shell_quoted(std::string_view text);
 std::string sh_word(std::string_view text);
 

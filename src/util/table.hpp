@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats rows of cells: as a table for people, and as CSV. Pure functions.
+// Formats rows of cells, as a table for people and as CSV. Pure functions.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,7 +9,7 @@ namespace dlock {
 
 using Row = std::vector<std::string>;
 
-// Counts code points: wide characters make a table ragged, but not wrong.
+// Counts code points. Wide characters make a table ragged, but not wrong.
 std::size_t columns_of(std::string_view text);
 
 // Makes columns as wide as their widest cell, two spaces apart. `text`: the last cell of a row may

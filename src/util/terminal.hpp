@@ -7,11 +7,10 @@
 
 namespace dlock {
 
-// Returns true if the descriptor is our controlling terminal and another process group has it. Then
-// the input is for that group. poll(2) reports the input to us, too, but a read stops us or fails
-// (EIO).
+// Returns whether the descriptor is our controlling terminal and another process group has it. Then
+// the input is for that group: poll(2) reports it to us, too, but a read stops us or fails (EIO).
 inline bool in_the_background(int terminal) noexcept {
-  const pid_t foreground = ::tcgetpgrp(terminal);  // none: it is no terminal of ours, or hung up
+  const pid_t foreground = ::tcgetpgrp(terminal);  // negative: not our terminal, or it hung up
   return foreground >= 0 && foreground != ::getpgrp();
 }
 
@@ -22,7 +21,7 @@ inline bool can_redraw(int fd) noexcept {
 }
 
 struct TerminalSize {
-  unsigned rows = 24, columns = 80;  // where the terminal does not say
+  unsigned rows = 24, columns = 80;  // used if the terminal does not report its size
 };
 inline TerminalSize terminal_size(int fd) noexcept {
   TerminalSize size;

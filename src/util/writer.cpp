@@ -23,7 +23,7 @@ void Writer::write(int fd, std::string text) {
   try {
     if (!started_) std::thread([this] { work(); }).detach();
     started_ = true;
-  } catch (const std::system_error&) {  // no thread available
+  } catch (const std::system_error&) {  // no thread is available
     write_at_once();
   }
   changed_.notify_all();
@@ -33,7 +33,7 @@ void Writer::write(int fd, std::string text) {
 void Writer::write_at_once() {
   for (const Line& line : lines_) {
     pollfd p{line.fd, POLLOUT, 0};
-    const bool fits = line.text.size() <= PIPE_BUF;  // with POLLOUT a pipe takes at least this much
+    const bool fits = line.text.size() <= PIPE_BUF;  // after POLLOUT a pipe takes so much
     if (!fits || ::poll(&p, 1, 0) <= 0 || ::write(line.fd, line.text.data(), line.text.size()) < 0)
       ++dropped_;
   }

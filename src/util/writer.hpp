@@ -11,24 +11,24 @@
 
 namespace dlock {
 
-// Writes lines on a thread of its own, so that no thread that must act on time waits for a reader:
-// the reader of stderr or --status may be stalled, and a file on a dead mount may hang. It keeps at
-// most a megabyte; more is dropped and counted. The thread starts with the first line; do not fork
-// after that. Any thread may call it.
+// Writes lines on a thread of its own, so that no thread that must act on time waits for a reader.
+// The reader of stderr or --status may be stalled, and a file on a dead mount may hang. It buffers
+// at most a megabyte; more is dropped and counted. The thread starts with the first line, so do not
+// fork after that line. Any thread may call it.
 class Writer {
  public:
   Writer() = default;
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
-  ~Writer() = delete;  // lives as long as the process: its thread may hang in a write
+  ~Writer() = delete;  // it lives as long as the process: its thread may hang in a write
 
-  // The writer's thread calls it once per descriptor if a write fails although there is a reader (a
-  // full disk), with errno. Set it before the first line.
+  // The writer's thread calls it with errno, once per descriptor, if a write fails although there
+  // is a reader (a full disk). Set it before the first line.
   std::function<void(int fd, int error)> on_failure;
 
   // Takes whole lines.
   void write(int fd, std::string text);
-  bool flush(Duration bound);  // true: everything is written
+  bool flush(Duration bound);  // true: everything has been written
   std::uint64_t dropped();
 
  private:
@@ -45,7 +45,7 @@ class Writer {
   std::deque<Line> lines_;
   std::size_t bytes_ = 0;
   std::uint64_t dropped_ = 0;
-  std::set<int> failed_;  // on_failure was called; only the writer's thread uses it
+  std::set<int> failed_;  // where on_failure was called; only for the writer's thread
   bool started_ = false, busy_ = false;
 };
 
