@@ -81,13 +81,13 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
   const std::string_view family = plan.traits.family, recipe = plan.traits.recipe;
   const Handle whole = Handle::of(family, recipe, leases);
   set("DLOCK_HELD", "1");
-  remove("DLOCK_SLOT");  // of a dlock around this one
+  remove("DLOCK_SLOT");  // a dlock around this one may have set it
   for (const auto& [name, value] :
        grant_variables(plan.traits, leases.front(), whole, plan.request.ttl))
     set(name, value);
 
-  // A nested dlock also needs the handle, and the process that must be its ancestor. The text is
-  // put together by hand: to build it with the JSON library costs more than the rest of this file.
+  // A nested dlock also needs the handle, and the process that must be its ancestor. The code puts
+  // the text together itself: the JSON library would cost more time than the rest of this file.
   const auto process = process_stat(guard);
   const std::string stands_behind =
       fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, process ? process->id.start : 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words between the parts of a run. Events are what happens to a lock and its job: Policy
-// decides by them, and Announcer shows them to the user. Actions are what Policy answers:
-// Supervisor, Keeper and Guard carry them out. All are values; a Keeper event passes from its
+// The events and actions that the parts of a run exchange. Events are what happens to a lock and
+// its job: Policy decides by them, and Announcer shows them to the user. Policy returns actions:
+// Supervisor, Keeper and Guard carry them out. All are values. A Keeper event passes from its
 // thread to the main thread.
 #pragma once
 #include <sys/types.h>
@@ -26,19 +26,19 @@ namespace event {
 struct WaitBegan {
   Deadline at;
 };
-// The store answered that this owner waits, or an answer is overdue (Waiting::sent_at).
+// The store replied that this owner waits, or a reply is overdue (Waiting::sent_at).
 struct StillWaiting {
   Waiting reply;
 };
-// The store gave no usable reply; the Keeper asks it again. reached: it replied that it grants
-// nothing now, such as in its grace period after a restart. Otherwise it is unreachable, or its
-// reply is malformed.
+// The store gave no usable reply, and the Keeper asks it again. reached: the store replied that it
+// grants nothing now, such as in its grace period after a restart. Otherwise the store is
+// unreachable, or its reply is malformed.
 struct NoAnswer {
   bool reached = false;
   std::string why{};
 };
 struct Acquired {
-  std::vector<Lease> leases;  // in the order of the keys; the first has the deadline of all
+  std::vector<Lease> leases;  // in the order of the keys; the first has the earliest deadline
   std::vector<Fd> holds{};    // duplicates of the descriptors with which the lock would end
 };
 struct Renewed {
@@ -53,7 +53,7 @@ struct RenewFailed {
 struct KeeperLost {
   std::string why{};
 };
-// The wait ended without a lock: busy, unreachable, denied... An empty message is not printed.
+// The wait ended without a lock: busy, unreachable, denied... dlock prints no empty message.
 struct WaitEnded {
   int status;
   bool busy;
@@ -64,7 +64,7 @@ struct WaitLeft {};
 struct ReleaseDone {
   bool confirmed;
   std::string why{};
-  bool unknown = false;  // not confirmed because the store could not be reached
+  bool unknown = false;  // no reply of the store confirmed it
 };
 struct DetachDone {
   bool confirmed;
@@ -80,13 +80,13 @@ struct Signal {
   bool from_kernel;
 };
 struct GuardGone {};
-// Follows action::SweepOwn: no child of the guard's tree is left.
+// Follows action::SweepOwn: no child of the dead guard's tree is left.
 struct OwnSweepDone {};
-// Without a job: whether the grant was passed on.
+// Follows action::HandOver: whether the grant was passed on. Only without a job.
 struct HandedOver {
   bool done;
 };
-// Without a job: somebody asks dlock to end like this, while it waits or holds.
+// Somebody asks dlock to end in this way, while it waits or holds without a job.
 struct EndRequested {
   Outcome outcome;
 };
@@ -103,14 +103,14 @@ using Event =
     std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone, event::OwnSweepDone,
                  event::HandedOver, event::EndRequested, event::Tick>;
 
-// Returns whether the lease expired, from the guard's last message. nullopt: this is not its last.
+// Returns whether the lease expired, if this is the guard's last message; else nullopt.
 inline std::optional<bool> expired_at_end(const GuardEvent& e) {
   if (const auto* dead = std::get_if<event::TreeDead>(&e)) return dead->expired;
   if (const auto* left = std::get_if<event::TreeLeft>(&e)) return left->expired;
   return std::nullopt;
 }
 
-// What Policy lets the user know.
+// What Policy lets the user know through Announcer.
 enum class Note {
   busy,
   silent,
@@ -130,37 +130,37 @@ namespace action {
 
 // The Supervisor passes these to the guard.
 
-// With Policy::deadlines(), the environment and the descriptors that end the lock.
+// Start the job, with Policy::deadlines(), the environment and the descriptors that end the lock.
 struct StartJob {};
-// Policy::deadlines(), as they are after the step. SendSignal and SignalTree carry them, too.
+// Send Policy::deadlines(), as they are after the step. SendSignal and SignalTree carry them, too.
 struct SendDeadlines {};
-// To the job's process group.
+// Signal the job's process group.
 struct SendSignal {
   int signal;
 };
-// To every member of the job's tree.
+// Signal every member of the job's tree.
 struct SignalTree {
   int signal;
 };
 
 // The Supervisor carries these out.
 
-// The guard did not act on time. Killing it kills the job, and dlock inherits the job's tree.
+// Kill the guard, which did not act on time. The job dies with it, and dlock inherits the tree.
 struct KillGuard {};
 // Kill the adopted children once. OwnSweepDone follows when none is left.
 struct SweepOwn {};
-// dlock stops as the job was stopped.
+// Stop dlock, because the job was stopped.
 struct StopSelf {
   int signal;
 };
-// The job goes on: a stop that has not happened yet is dropped.
+// Drop a stop of dlock that has not happened yet, because the job goes on.
 struct CancelStop {};
-// Without a job: pass the grant on. HandedOver follows.
+// Pass the grant on, without a job. HandedOver follows.
 struct HandOver {};
 struct Announce {
   Note note;
 };
-// dlock ends like this.
+// End dlock in this way.
 struct End {
   Outcome outcome;
 };
@@ -177,7 +177,7 @@ struct QueueAgain {
 // ReleaseDone follows.
 struct Release {
   Outcome outcome{};          // how the job ended, if there was one
-  bool forget_start = false;  // first withdraw the start that was recorded for --once-per
+  bool forget_start = false;  // withdraw first the start that was recorded for --once-per
 };
 // Let the lock last for `span` without dlock. DetachDone follows.
 struct Detach {

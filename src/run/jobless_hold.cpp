@@ -21,7 +21,7 @@ namespace dlock::run {
 using namespace std::chrono_literals;
 
 // In the background (`acquire --hold &`) another process group gets what is typed. It may leave the
-// input unread for a while, so poll(2) would return at once, again and again: hence the pause.
+// input unread for a while, and poll(2) would return at once again and again, so this pauses.
 // Nothing reports that we come to the foreground, but then poll(2) reports what is typed.
 bool StdinEnd::has_come() {
   if (paused_) {
@@ -35,7 +35,7 @@ bool StdinEnd::has_come() {
     char sink[4096];
     n = ::read(STDIN_FILENO, sink, sizeof sink);
   }
-  // If the terminal is not ours any more, EIO means that it hung up: that is the end of the input.
+  // If the terminal is not ours any more, EIO means that it hung up, which ends the input.
   if (n < 0 && errno == EIO && ::tcgetpgrp(STDIN_FILENO) >= 0) {
     paused_ = true;
     pause_.arm(later(Clock::now(), 1s));
@@ -60,7 +60,7 @@ std::optional<Outcome> JoblessHold::end_requested(const std::optional<Owner>& ow
   if (p[3].revents == 0) return std::nullopt;
   KeeperRequest q = next_request(listener, *owner);
   if (q.what == "release") {
-    release_request = std::move(q);  // released() answers it after the store's reply
+    release_request = std::move(q);  // released() answers the request after the store's reply
     return Outcome{};
   }
   if (!q.what.empty()) answer(q, KeeperAnswer::done);
@@ -102,7 +102,7 @@ Outcome acquire(const Plan& given, const GrantSink& sink) {
 //        | <--------- Outcome -------------------- busy, error
 namespace {
 
-constexpr std::size_t longest = 128 * 1024;  // the text of a grant
+constexpr std::size_t longest = 128 * 1024;  // the greatest length of a grant's text
 
 // The keeper's last message. Its first byte is NUL; any other message is the text of a grant.
 struct KeeperResult {
@@ -115,9 +115,9 @@ void become_null(int fd) {
   if (null) ::dup2(null.get(), fd);
 }
 
-// Sends the grant to the foreground process, and waits until it has printed the grant, the watched
-// process ends or --max-hold is over. The Keeper's thread renews meanwhile: the foreground may be
-// stopped for long without being dead.
+// Sends the grant to the foreground process, and waits until that process has printed it, the
+// watched process ends or --max-hold is over. The Keeper's thread renews meanwhile, because the
+// foreground may be stopped for long without being dead.
 bool pass_on(const KeepOptions& how, int link, Output& output, const std::string& text) {
   if (::send(link, text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
   pollfd p[] = {{link, POLLIN, 0}, {how.watch, POLLIN, 0}};
@@ -127,7 +127,7 @@ bool pass_on(const KeepOptions& how, int link, Output& output, const std::string
     return false;
   output.flush(100ms);
   become_null(STDERR_FILENO);
-  if (::chdir("/") != 0) return true;  // a failure only keeps a mount busy
+  if (::chdir("/") != 0) return true;  // the mount then stays busy, but nothing else fails
   return true;
 }
 
@@ -160,7 +160,7 @@ Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink,
 Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, const Fd& link) {
   IncomingSignals signals = entry.open_signals();
   std::string text(longest, '\0');
-  // If the keeper ends without a result.
+  // the outcome if the keeper ends without a result
   Outcome outcome{false, status_bug, Outcome::How::error};
   int ending = 0;
   bool failed = false;
@@ -192,11 +192,11 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
       outcome = last.outcome;
       break;
     }
-    if (ending != 0) continue;  // too late: the keeper sees the closed link and releases the lock
+    if (ending != 0) continue;  // the keeper sees the closed link and releases the lock
     const bool ok = sink.print(std::string_view(text).substr(0, static_cast<std::size_t>(n)));
     ::send(link.get(), ok ? "1" : "0", 1, MSG_NOSIGNAL);
     if (ok) return {};
-    failed = true;  // now wait until the keeper has released the lock
+    failed = true;  // wait until the keeper has released the lock
     until = later(Clock::now(), plan.timing.op_timeout);
   }
   if (ending != 0) return {true, ending, Outcome::How::signal};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lock without a job (`acquire --hold`, `acquire --keep`): who gets the grant, and what ends the
-// hold. The Supervisor calls all of it on the main thread. No call blocks but pass_on().
+// hold. The Supervisor calls all of it on the main thread. Only pass_on() blocks.
 #pragma once
 #include <poll.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ class StdinEnd {
   bool has_come();
 
  private:
-  // Another process group has the terminal, and has not read what was typed.
+  // another process group has the terminal, and has not read what was typed
   bool paused_ = false;
   Timer pause_;
 };
@@ -36,12 +36,12 @@ struct JoblessHold {
   int watch = -1;                       // a pidfd; readable: the process has ended
   int listener = -1;                    // listen_as_keeper()
   int caller_link =
-      -1;  // readable before the grant: the process that waits for the grant has ended
-  std::optional<KeeperRequest> release_request{};  // released() answers it
+      -1;  // for the wait: readable when the process that waits for the grant has ended
+  std::optional<KeeperRequest> release_request{};  // a request that released() answers
 
-  // The descriptors to poll for a request to end: the wait, or with `owner` the hold.
+  // Returns the descriptors to poll for a request to end the wait or, with `owner`, the hold.
   std::array<pollfd, 4> descriptors(const std::optional<Owner>& owner) const;
-  // Reads them without blocking. Returns how dlock has to end, if anybody asks for it.
+  // Reads the descriptors without blocking. If anybody asks dlock to end, it returns how.
   std::optional<Outcome> end_requested(const std::optional<Owner>& owner);
   // Answers release_request, if there is one.
   void released(const event::ReleaseDone&) const;

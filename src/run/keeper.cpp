@@ -72,7 +72,7 @@ void Keeper::report(KeeperEvent e) {
   ::eventfd_write(wake_supervisor_.get(), 1);
 }
 
-// Reports the last event: nothing is held any more.
+// Reports the last event. Nothing is held any more.
 void Keeper::finish(KeeperEvent last) {
   over_ = true;
   report(std::move(last));
@@ -90,7 +90,7 @@ void Keeper::nap(Duration d, int alarm_fd, int outage_fd) {
   if (!requested()) wait_until(p, later(Clock::now(), d));
 }
 
-// Returns a random part, at least half: many clients must not come back at once.
+// Returns a random time of at least half of `d`, because many clients must not come back at once.
 Duration Keeper::jitter(Duration d) { return d / 2 + spread(d / 2); }
 
 Duration Keeper::spread(Duration d) {
@@ -98,7 +98,7 @@ Duration Keeper::spread(Duration d) {
 }
 
 void Keeper::start() {
-  if (started_ || over_) return;  // in this order: over_ is the thread's once there is one
+  if (started_ || over_) return;  // in this order: the thread owns over_
   try {
     std::thread([this] { work(); }).detach();
     started_ = true;
@@ -134,16 +134,16 @@ void Keeper::work() {
     }
   } catch (const std::exception& e) {
     report(event::WaitEnded{status_bug, false, fmt::format("internal error: {}", e.what())});
-    return;  // the job may still live, so the session, and with it the lock, must not end here
+    return;  // the job may still live, so neither the session nor its lock may end here
   }
   if (plan_.traits.liveness != Liveness::session) return;
   waiter_.reset();
-  // Closes the session early. Nothing depends on it: the process may end first.
+  // This closes the session early. Nothing depends on it: the process may end first.
   backend_.reset();
 }
 
 // The interrupt descriptor is readable from the start, so the try never blocks. If another process
-// is in the middle of a change, the thread waits for it later.
+// is in the middle of a change, the try fails, and the thread waits later.
 bool Keeper::try_now() {
   ::eventfd_write(wake_keeper_.get(), 1);
   open();

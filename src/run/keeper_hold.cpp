@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of Keeper about a lock that it has: renews, detaches, releases.
+// The part of Keeper about a lock that it holds: it renews, detaches and releases.
 #include <poll.h>
 #include <algorithm>
 #include <utility>
@@ -9,8 +9,8 @@ namespace dlock::run {
 
 using namespace std::chrono_literals;
 
-// Renews once; false: the lock is lost. An error changes only the time of the next try. The
-// deadline stays, so doing nothing is safe.
+// Renews once. Returns false if the lock is lost. An error changes only the time of the next try:
+// the deadline stays, so doing nothing is safe.
 bool Keeper::renew() {
   Result<Renewal> answer = fail(Errc::internal, "");
   output_.trace("invoke", "renew");
@@ -51,7 +51,7 @@ void Keeper::take_program_end() {
 
 void Keeper::hold() {
   const int outage_fd = backend_->health().outage_fd;
-  for (bool lost = false, soon = false; !over_;) {  // soon: an outage brings the renewal forward
+  for (bool lost = false, soon = false; !over_;) {  // soon: after an outage
     nap(lost ? quiet_report : until(renew_at_), lost ? -1 : alarm_fd_,
         lost || soon ? -1 : outage_fd);
     const std::optional<KeeperAction> requested = request();
@@ -69,10 +69,10 @@ void Keeper::hold() {
     if (const auto* again = std::get_if<action::QueueAgain>(order)) {
       if (!lost) {
         (void)withdraw_start(*lease_);
-        // A lease that stays behind would block our own next attempt until it expires.
+        // A lease that stays would block our own next attempt until it expires.
         (void)release_until(std::min(lease_->deadline, wait_.until()));
       }
-      attempt_.owner = Owner::random();  // the lease's owner must not come back
+      attempt_.owner = Owner::random();  // the owner of the lease must not be used again
       return nap(again->pause);
     }
     if (const auto* last = std::get_if<action::Detach>(order)) {
@@ -104,11 +104,11 @@ void Keeper::detach(const action::Detach& order) {
   finish(event::DetachDone{.confirmed = true});
 }
 
-// Repeats the release until the store replies. Ends early at `end`, after an error that a retry
-// does not fix, and for a new request.
+// Repeats the release until the store replies. Gives up at `end`, after an error that a retry does
+// not fix, and for a new request.
 Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) {
   output_.trace("invoke", "release");
-  bool unanswered = false;  // an earlier try may have released it: then "not held" is a success
+  bool unanswered = false;  // did an earlier try release it? then "not held" is a success
   for (Duration retry = first_retry;; retry = std::min(retry * 2, last_retry)) {
     auto answer = backend_->release(*lease_, job);
     if (answer && unanswered) answer = Released::yes;
@@ -122,7 +122,7 @@ Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) 
   }
 }
 
-// Returns how the job ended, for the record of the last run.
+// Returns how the job ended, for the record of the key's last run.
 std::optional<RunEnd> Keeper::run_end(const Outcome& outcome) const {
   if (!plan_.has_job() || !outcome.job_ended()) return std::nullopt;
   return RunEnd{outcome.by_signal, outcome.value};

@@ -39,7 +39,7 @@ std::string receive(int fd) {
   return n > 0 ? std::string(text.data(), static_cast<std::size_t>(n)) : std::string();
 }
 
-constexpr std::string_view answers[] = {"done", "not held", "unknown"};  // by KeeperAnswer
+constexpr std::string_view answers[] = {"done", "not held", "unknown"};  // indexed by KeeperAnswer
 
 std::string this_boot() {
   std::string id = read_beginning("/proc/sys/kernel/random/boot_id");
@@ -47,8 +47,8 @@ std::string this_boot() {
   return id.size() == 32 ? id.substr(0, 16) : std::string();
 }
 
-// Nobody listens: the keeper is dead, or in another namespace. In the same boot and namespaces its
-// socket or pid would be visible, so there it is dead.
+// Returns whether a keeper is dead, if nobody listens on its socket. In the same boot and
+// namespaces its socket or pid would be visible; elsewhere the keeper may live.
 bool is_dead(const KeeperAddress& keeper) {
   const KeeperAddress here = KeeperAddress::of_this_process({});
   if (keeper.boot.empty() || keeper.boot != here.boot) return false;

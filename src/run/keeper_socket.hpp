@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `renew`, `release` and `check` reach the process behind `acquire --keep` when the lock ends
-// with a descriptor of that process, so that no other process can act on it in the store. It is an
-// abstract unix socket, which leaves no file behind. Both sides ask the kernel for the peer's user,
-// and accept only the same user or root. The owner id in the handle proves the right to the lock.
+// How `renew`, `release` and `check` reach the process behind `acquire --keep` if the lock ends
+// with a descriptor of that process: then no other process can act on the lock in the store. They
+// use an abstract unix socket, which leaves no file behind. Both sides ask the kernel for the
+// peer's user, and accept only the same user or root. The owner id in the handle proves the right.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace dlock::run {
 
-// unknown: the keeper does not know the state of the lock.
+// The keeper's answer. unknown: it does not know the state of the lock.
 enum class KeeperAnswer { done, not_held, unknown };
 
-// The address of a keeper, detailed enough to tell a dead one from an unreachable one: an abstract
-// socket is visible in one network namespace only, a pid in one pid namespace, and both in one boot
-// of one machine.
+// The address of a keeper, detailed enough to tell a dead keeper from an unreachable one. An
+// abstract socket is visible in one network namespace only, a pid in one pid namespace, and both in
+// one boot of one machine.
 struct KeeperAddress {
   std::string name;           // of the socket
   std::string boot{};         // of this boot, 16 hex digits; empty: not known
@@ -28,27 +28,27 @@ struct KeeperAddress {
   pid_t pid = 0;
 
   static KeeperAddress of_this_process(std::string name);
-  static KeeperAddress parse(std::string_view text);  // missing or malformed parts are unknown
+  static KeeperAddress parse(std::string_view text);  // missing or malformed parts count as unknown
   std::string text() const;
 };
 
 // Opens the socket, in the keeper. Errc::unavailable: no socket is available.
 Result<Fd> listen_as_keeper(std::string_view name);
 
-// Asks a keeper; `what` is "renew", "release" or "check". Blocks for 5 s at most.
-// not_held: the keeper says so, or it is dead and the lock ended with it. The result is never
-// `unknown`. Errc::unavailable: the keeper cannot be reached from here, and may live.
-// Errc::timed_out: no reply in time, or the keeper does not know the state of the lock.
-// Errc::denied: another user replies.
+// Asks a keeper; `what` is "renew", "release" or "check". Blocks for 5 s at most. not_held: the
+// keeper says so, or is dead, and the lock ended with it. The result is never `unknown`.
+// Errc::unavailable: the keeper cannot be reached from here, but may live. Errc::timed_out: no
+// reply came in time, or the keeper does not know the state of the lock. Errc::denied: another user
+// replies.
 Result<KeeperAnswer> query_keeper(const KeeperAddress&, std::string_view what, const Owner&);
 
-// One received request. An empty `what`: there is nothing to answer.
+// One received request. If `what` is empty, there is nothing to answer.
 struct KeeperRequest {
   std::string what;
   Fd reply{};
 };
-// Takes the next connection, in the keeper's main thread. Blocks for half a second at most. A
-// request with another owner is answered here.
+// Takes the next connection, in the keeper's main thread. Blocks for half a second at most. If a
+// request names another owner, it answers the request itself.
 KeeperRequest next_request(int listener, const Owner&);
 void answer(const KeeperRequest&, KeeperAnswer) noexcept;
 

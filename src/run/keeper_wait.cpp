@@ -48,8 +48,8 @@ void Keeper::accept(const Granted& granted) {
   if (plan_.once_per && !note_start(granted.lease)) return;
   lease_ = granted.lease;
   alarm_fd_ = granted.alarm_fd;
-  // Set before the report: if the machine is suspended after the report, this time has passed when
-  // it wakes up.
+  // Set the time before the report: if the machine is suspended after the report, the renewal is
+  // due when it wakes up.
   renew_at_ = next_renewal(plan_.timing, lease_->deadline, Clock::now());
   output_.trace_granted(*lease_);
   std::vector<Lease> leases = granted.more_leases;
@@ -59,8 +59,8 @@ void Keeper::accept(const Granted& granted) {
 
 // Records the start for --once-per, after the grant and before the job starts. False: nothing may
 // start; the lock was released, and an event says why. Other holders (readers, permits, nested
-// runs) may record a start between our two requests: then dlock decides again. If the fate of our
-// record is unknown, nothing starts. If the withdrawal fails too, this period has no start at all.
+// runs) may record a start between our two requests: then dlock decides again. If our record may
+// have been written, nothing starts. If its withdrawal fails too, this period has no start.
 bool Keeper::note_start(const Lease& lease) {
   const auto refused = [&](int status, const std::string& why, bool busy) {
     (void)twice([&] { return backend_->release(lease); });
@@ -76,7 +76,7 @@ bool Keeper::note_start(const Lease& lease) {
       break;
     }
     RunStarts starts = *known;
-    // An earlier try of this dlock recorded a start that was none.
+    // An earlier try recorded a start, but started no command: ignore that record.
     if (recorded_start_ && starts.last == recorded_start_->is) starts.last = recorded_start_->was;
     const bool due = plan_.again || plan_.once_per->due(starts);
     const Duration ahead = OncePer::ahead(starts);
@@ -94,7 +94,7 @@ bool Keeper::note_start(const Lease& lease) {
       const auto record = noted ? Output::Record::corrected : Output::Record::as_it_was;
       return refused(plan_.conflict_status, output_.started_ahead_line(starts, record), true);
     }
-    // With --again, a withdrawal must not bring back a start in the future (OncePer::ahead).
+    // With --again, a withdrawal must not restore a start in the future (OncePer::ahead).
     recorded_start_ = {ahead > 0us ? mine : starts.last, mine};
     if (noted) return true;
     (void)withdraw_start(lease);
@@ -107,8 +107,8 @@ bool Keeper::note_start(const Lease& lease) {
                  fmt::format("--once-per: {}; nothing was started", error.message), false);
 }
 
-// Withdraws our start. A non-empty result says why it may still be recorded. The next try of this
-// dlock then knows that it was none.
+// Withdraws our start. If the result is not empty, it says why the start may still be recorded.
+// Then recorded_start_ stays, so that the next try ignores that start.
 std::string Keeper::withdraw_start(const Lease& lease) {
   if (!recorded_start_) return {};
   const auto done = backend_->note_start(lease, {recorded_start_->is, recorded_start_->was});
@@ -118,8 +118,8 @@ std::string Keeper::withdraw_start(const Lease& lease) {
   return *done == UpdateResult::yes ? "" : "another start was noted since";
 }
 
-// Withdraws the start of a command that was not started, or failed. If the store does not confirm
-// it, the start stays recorded and counts for its period.
+// Withdraws the start of a command that was not started, or failed. Without a confirmation of the
+// store, the start stays recorded and counts for its period.
 void Keeper::forget_recorded_start(const Lease& lease) {
   const std::string why = withdraw_start(lease);
   if (why.empty()) return;
@@ -135,10 +135,10 @@ void Keeper::fail_wait(const Error& e) {
 
 // Ends the wait after one try, or after an error that a retry does not fix.
 void Keeper::give_up_wait(const Error& e) {
-  // If nothing was ever sent there is nothing to undo. Otherwise try once: what stays ends by its
-  // ttl.
+  // If no request was ever sent, there is nothing to undo. Otherwise try once: what stays expires
+  // by its ttl.
   const bool unknown = e.code == Errc::timed_out || e.code == Errc::protocol;
-  // With several keys, the first may be held and the error be that of the second.
+  // With several keys, the first key may be held although the second caused the error.
   if (wait_.reached() || unknown || plan_.several()) (void)waiter_->cancel();
   output_.trace("info", "acquire");
   fail_wait(e);
@@ -159,8 +159,8 @@ void Keeper::end_crowded(const Waiting& last) {
   finish(event::WaitEnded{plan_.conflict_status, true, output_.crowded_line(last)});
 }
 
-// A waiter that sleeps in the queue gets no reply. So shortly before the end of the wait this asks
-// the store whether it is reachable, and which owner holds the lock.
+// Asks the store, shortly before the end of the wait, whether it is reachable and which owner holds
+// the lock. A waiter that sleeps in the queue gets no reply that would show this.
 Result<Progress> Keeper::inspect_key(Waiting last) {
   last.sent_at = Clock::now();
   const auto view = backend_->inspect(plan_.request.key);
@@ -205,8 +205,8 @@ void Keeper::acquire() {
       if (!plan_.wait && Clock::now() >= wait_.retried_until())
         return give_up_wait({e.code, why.empty() ? e.message : why});
       wait_.mark_unreachable();
-      // An earlier reply does not count while the store fails. But an error after the end of the
-      // wait, on a machine that was suspended, does not count either: dlock asks once more as it
+      // An earlier reply does not count while the store fails. It still counts if the error came
+      // after the end of the wait, on a machine that was suspended: dlock asks once more as it
       // leaves.
       if (until(wait_.until()) > 0us) last.reset();
       // A request to leave may have interrupted this exchange: an earlier error explains more.
@@ -233,7 +233,7 @@ void Keeper::acquire() {
       if (plan_.max_waiters && last->ahead >= static_cast<std::size_t>(*plan_.max_waiters))
         return end_crowded(*last);
     }
-    if (health_.in_grace_period) {  // it is unknown whether the lock is held
+    if (health_.in_grace_period) {  // the store does not know whether the lock is held
       last->sent_at = {};
       report(event::NoAnswer{.reached = true, .why = last->why});
     }
@@ -241,10 +241,10 @@ void Keeper::acquire() {
   }
 }
 
-// Returns how long the next poll may sleep before the Keeper reports the current state: until the
-// first report, then until the user gets the next line, but not beyond the last query or the end of
-// a short wait. Each report costs the store a request per waiter. So it comes each second on a
-// terminal, and in a log only when the next line is due.
+// Returns how long the next poll may sleep before the Keeper reports the current state. That is the
+// time until the first report, or else until the user gets the next line. It ends before the last
+// query and before the end of a short wait. Each report costs a request per waiter. So on a
+// terminal it comes each second, and in a log only when the next line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited,
                        const std::optional<Waiting>& last) const {
   if (plan_.one_try() || (plan_.max_waiters && !last)) return {};
@@ -258,7 +258,7 @@ Duration Keeper::slice(Duration left, Clock::duration waited,
   else if (redraws(plan_)) due = redrawn_report;
   else if (!plan_.output.quiet)
     for (const Duration line : repeat_times) at(line);
-  // In its grace period the store's reply changes soon.
+  // A store in its grace period changes its reply soon.
   if (health_.in_grace_period) due = std::min<Duration>(due, redrawn_report);
   return std::clamp<Duration>(before_query, 0us, due);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of one run or acquire: what the command line asks for, checked and complete. cli/ builds
-// it; nothing changes it after the guard is forked, so that any thread may read it.
+// The plan of one run or acquire: what the command line asks for, checked and complete. cli/ makes
+// it. After the fork of the guard it does not change, so any thread may read it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -24,13 +24,13 @@ struct OutputOptions {
   int status_fd = -1;        // JSON lines; inherited, never passed to the job
   std::string status_file;   // JSON lines; created with mode 0600; empty: none
   std::string trace;         // the history; appended to; empty: none
-  std::string metrics_file;  // replaced at the end; empty: none
+  std::string metrics_file;  // the file is replaced when the run ends; empty: none
 };
 
-// The options of a run, unchanged from the command line: cli/options reads them into this.
+// The options of a run, as the command line gave them. cli/options fills them in.
 struct RunOptions : JobOptions {
   std::optional<Duration> wait;  // nullopt: for ever; zero: one try
-  // Busy, if so many wait already; only if Traits::fifo.
+  // If more wait already, the lock is busy. Only if Traits::fifo.
   std::optional<int> max_waiters;
   int conflict_status = 75;         // -E
   Duration splay{};                 // the first request is delayed by a random part of this
@@ -43,26 +43,26 @@ struct Plan : RunOptions {
   // The lock. Only the Keeper calls open(), which opens a Backend for one key.
   Opener open;
   Traits traits;
-  Request request;  // the Keeper sets Request::wait by one_try()
-  // The keys after request.key, in the order given. dlock takes all or none; later one may be lost
-  // or released while others are held.
+  Request request;  // the Keeper sets Request::wait from one_try()
+  // The keys after request.key, in the order given. dlock acquires all or none. Later one of them
+  // may be lost or released while others are held.
   std::vector<Key> more_keys;
   Timing timing;
-  // How long dlock retries an unreachable store at the start, without -w.
+  // Without -w: how long dlock retries a store that is unreachable at the start.
   Duration connect_timeout{std::chrono::seconds{5}};
 
   // The job.
   std::string id;          // of this run, random: runs in the job find it by this (DLOCK_RUNS)
   bool publish_id = true;  // false: --no-env
   bool publish_environment = true;        // all other DLOCK_*; false: --no-env, fence
-  std::vector<InheritedGrant> inherited;  // what the dlocks around this one hold
-  // Where the locks are, for DLOCK_GRANTS: a nested dlock compares it with its own.
+  std::vector<InheritedGrant> inherited;  // the grants of the dlocks around this one
+  // Where the locks are, for DLOCK_GRANTS. A nested dlock compares it with its own place.
   std::string place;
-  // run --handle: another process acquired the lock, and releases it.
+  // run --handle: the handle of a lock that another process acquired, and will release.
   std::optional<Handle> handle;
 
-  // Without a job. false: dlock ends at once, and the store keeps the lock. true: dlock holds it
-  // until somebody asks for the end, or until max_hold is over.
+  // Only without a job. false: dlock ends at once, and the store keeps the lock. true: dlock holds
+  // the lock until somebody asks for the end, or until max_hold is over.
   bool holds_until_asked = false;
   Duration max_hold{};  // zero: no limit
 

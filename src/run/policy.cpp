@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of Policy about the lock: the wait, the lease, a hold without a job; and the signals.
+// The part of Policy about the lock (the wait, the lease, a hold without a job) and about signals.
 #include "run/policy.hpp"
 #include <algorithm>
 #include <utility>
@@ -13,7 +13,7 @@ using How = Outcome::How;
 
 namespace {
 
-// The pause before dlock asks a store again that granted too late.
+// The pause before dlock asks again, after a grant that came too late to be used.
 constexpr Duration first_pause = 100ms, longest_pause = 2s;
 
 }  // namespace
@@ -35,7 +35,7 @@ void Policy::set_lease(Deadline deadline) {
 }
 
 void Policy::on(const event::Acquired& e, Deadline now) {
-  if (phase_ != Phase::waiting) return;  // dlock leaves the queue: the Keeper releases the grant
+  if (phase_ != Phase::waiting) return;  // dlock leaves the queue: the Keeper releases it
   granted_at_ = now;
   set_lease(e.leases.front().deadline);
   if (!plan_.has_job()) {
@@ -50,7 +50,7 @@ void Policy::on(const event::Acquired& e, Deadline now) {
 void Policy::queue_again(Deadline now) {
   phase_ = Phase::waiting;
   pause_ = std::clamp<Duration>(pause_ * 2, first_pause, longest_pause);
-  wait_.begin(now);  // the pause counts as time of the next try
+  wait_.begin(now);  // count the pause as part of the next try
   when_ = {};
   deadline_ = granted_at_ = no_deadline;
   revoked_ = false;
@@ -59,7 +59,7 @@ void Policy::queue_again(Deadline now) {
 }
 
 void Policy::on(const event::Renewed& e, Deadline) {
-  // A loss is final, and the job is being ended. The store keeps others out a little longer.
+  // A loss is final: the job is being ended. The store keeps others out a little longer.
   if (lost_) {
     deadline_ = std::max(deadline_, e.deadline);
     return;
@@ -68,8 +68,8 @@ void Policy::on(const event::Renewed& e, Deadline) {
   if (job_may_live()) act(action::SendDeadlines{});
 }
 
-// Ends the job like --max-run, once per grant. It does not count as a signal of the user, so no
-// signal before or after it becomes the second.
+// Ends the job like --max-run, once per grant. It does not count as a signal of the user, so a
+// user's next signal is still the first.
 void Policy::on(const event::Revoked&, Deadline now) {
   if (phase_ == Phase::lingering) return release(now);
   if (phase_ == Phase::holding) {
@@ -87,7 +87,7 @@ void Policy::on(const event::KeeperLost&, Deadline now) {
     if (kills_when_lost())
       when_.kill_at = std::min(when_.kill_at, later(now, plan_.timing.kill_after));
     deadline_ = std::min(deadline_, when_.kill_at);
-    act(action::SendDeadlines{});  // the guard answers `expired`
+    act(action::SendDeadlines{});  // the guard replies with `expired`
   } else if (phase_ == Phase::holding) {
     lose_hold(now);
   } else if (phase_ == Phase::lingering || phase_ == Phase::detaching) {
@@ -101,8 +101,8 @@ void Policy::end_job(Deadline now) {
   when_.stop_by = std::min(when_.stop_by, later(now, plan_.timing.kill_after));
 }
 
-// The wait is over, or somebody ended it. The Keeper may be blocked in a client library, so it gets
-// a bounded time to leave the queue.
+// Leaves the queue: the wait is over, or somebody ended it. A client library may block the Keeper,
+// so the Keeper gets a bounded time.
 void Policy::leave(Deadline now) {
   phase_ = Phase::leaving;
   step_by_ = later(now, time_to_leave);
@@ -192,7 +192,7 @@ void Policy::on(const event::Signal& e, Deadline now) {
     case Phase::detaching:
       if (is_ending_signal(e.number)) hold_until_ = now;
       return;
-    case Phase::releasing:  // waits for one reply of the store, whatever signals come
+    case Phase::releasing:  // dlock waits for one reply of the store, whatever signals come
     case Phase::own_sweep:
     case Phase::over: return;
   }
@@ -202,7 +202,7 @@ void Policy::forward(const event::Signal& e, Deadline now) {
   const bool ending = is_ending_signal(e.number);
   if (ending && e.number == last_end_ && now - ended_at_ < same_request) return;
   // The terminal sent its signal to the whole group, including the job. Before JobStarted the job
-  // may have missed it: better twice than never.
+  // may have missed it, so dlock forwards it: two signals are better than none.
   const bool of_terminal = same_group_ && e.from_kernel;
   // When a terminal hangs up, the kernel signals only the leader of the session.
   const bool sent_to_us_alone = e.number == SIGHUP && session_leader_;
@@ -211,11 +211,11 @@ void Policy::forward(const event::Signal& e, Deadline now) {
     if (phase_ == Phase::descendants) act(action::SignalTree{e.number});
     else act(action::SendSignal{e.number});
   }
-  // The job decides what a terminal's Ctrl-C means: a database shell lives on. A HUP from a process
-  // means "reload".
+  // The job decides what Ctrl-C means: a database shell goes on. A HUP from a process means
+  // "reload".
   const bool asks_to_end = e.number == SIGHUP ? e.from_kernel : ending && !of_terminal;
   if (!asks_to_end) return;
-  // A stopped job would get the signal too late.
+  // A stopped job could not handle the signal.
   if (!job_has_it && phase_ != Phase::descendants) act(action::SendSignal{SIGCONT});
   when_.stop_by =
       last_end_ != 0 ? now : std::min(when_.stop_by, later(now, plan_.timing.kill_after));

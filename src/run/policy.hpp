@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes every decision of `dlock run` and `dlock acquire`: step(event, now) -> actions. It is pure:
-// it has no clock, no descriptor and no process, and nothing in it can fail. The Supervisor calls
+// Makes every decision of `dlock run` and `dlock acquire`: step(event, now) returns actions. Policy
+// is pure: it has no clock, no descriptor and no process, and it cannot fail. The Supervisor calls
 // it on the main thread, and carries out the actions in their order.
 #pragma once
 #include <optional>
@@ -15,7 +15,7 @@
 namespace dlock::run {
 
 enum class JobGroup { own, dlocks };        // the process group of the job
-enum class SessionRole { member, leader };  // of dlock in its session
+enum class SessionRole { member, leader };  // the role of dlock in its session
 
 class Policy {
  public:
@@ -31,12 +31,12 @@ class Policy {
   Deadline wake_at() const noexcept;  // no_deadline: only events matter
   const GuardDeadlines& deadlines() const noexcept { return when_; }
   bool waiting() const noexcept { return phase_ == Phase::waiting; }
-  bool holding() const noexcept { return phase_ == Phase::holding; }  // without a job
+  bool holding() const noexcept { return phase_ == Phase::holding; }  // holds, without a job
   bool over() const noexcept { return phase_ == Phase::over; }
-  bool may_stop() const noexcept;  // dlock has no pending work, so it may stop with the job
-  // Members of the job still live, and the guard goes on without dlock.
+  bool may_stop() const noexcept;  // no pending work: dlock may stop with the job
+  // Returns whether members of the job still live and the guard goes on without dlock.
   bool abandoned() const noexcept { return gave_up_; }
-  // dlock ended the job, which may have left the terminal in another mode.
+  // Returns whether dlock ended the job, which may have left the terminal in another mode.
   bool killed() const noexcept { return killing_ || lost_ || guard_failed_; }
 
  private:
@@ -102,7 +102,7 @@ class Policy {
   void forward(const event::Signal&, Deadline now);
   template <class TreeEnd>
   void job_is_over(const TreeEnd&, Deadline now);
-  void give_back(Deadline now);  // the job is over: detaches, goes on holding, or releases
+  void give_back(Deadline now);  // after the end of the job: detaches, goes on holding, or releases
   void release(Deadline now);
   bool forgets_start() const noexcept;
   Deadline time_to_give_back(Deadline now) const noexcept;
@@ -118,7 +118,7 @@ class Policy {
   GuardWatchdog watchdog_;
   Phase phase_ = Phase::waiting;
   GuardDeadlines when_;
-  Deadline deadline_ = no_deadline;  // the end of the lease
+  Deadline deadline_ = no_deadline;  // when the lease ends
   Deadline granted_at_ = no_deadline, hold_until_ = no_deadline;
   Deadline max_run_at_ = no_deadline;
   Deadline step_by_ = no_deadline;    // the end of the current phase
@@ -128,7 +128,7 @@ class Policy {
   Duration pause_{};                  // of the last QueueAgain
   int last_end_ = 0;                  // the last ending signal
   std::optional<Outcome>
-      requested_end_;  // how dlock ends, if the wait or the job does not decide it
+      requested_end_;  // how dlock must end, unless the wait or the job decides it
   int status_ = -1, exec_error_ = 0;
   bool lost_ = false, killing_ = false, guard_failed_ = false, start_failed_ = false,
        max_run_over_ = false, revoked_ = false, withdraws_start_ = false, gave_up_ = false;

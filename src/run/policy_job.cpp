@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration first_sweep_pause = 10ms, longest_sweep_pause = 100ms;
 constexpr Duration first_notice = 1s, next_notice = 10s;
-// How long dlock waits, after the end of the lease, for a member that does not die.
+// How long after the end of the lease dlock waits for a member that does not die.
 constexpr Duration grace_to_die = 5s;
 
 }  // namespace
@@ -30,7 +30,7 @@ void Policy::on(const event::JobStarted&, Deadline now) {
 void Policy::on(const event::StartFailed& e, Deadline now) {
   start_failed_ = true;
   exec_error_ = e.error;
-  when_.stop_by = std::min(when_.stop_by, now);  // the guard has nothing to wait for
+  when_.stop_by = std::min(when_.stop_by, now);  // there is no job to wait for
 }
 
 void Policy::on(const event::StartRefused&, Deadline now) {
@@ -45,10 +45,10 @@ void Policy::on(const event::ExecFailed& e, Deadline) { exec_error_ = e.error; }
 
 void Policy::on(const event::JobStopped& e, Deadline) {
   if (!same_group_ || phase_ == Phase::descendants || !job_may_live()) return;
-  // A shell must see dlock stopped when it would see the job stopped.
+  // dlock stops when the job stops, so that a shell sees it.
   if (!e.orphaned) return act(action::StopSelf{e.signal});
-  // No process could continue dlock. The kernel would have dropped a TSTP and failed the terminal
-  // access with EIO.
+  // No process could continue dlock. The kernel itself would have dropped a TSTP, and failed the
+  // access to the terminal with EIO.
   if (e.signal == SIGTTIN || e.signal == SIGTTOU) act(action::SendSignal{SIGHUP});
   if (e.signal != SIGSTOP) act(action::SendSignal{SIGCONT});
 }
@@ -63,8 +63,8 @@ void Policy::on(const event::JobExited& e, Deadline now) {
   if (plan_.descendants == Descendants::kill && exec_error_ == 0) end_job(now);
 }
 
-// The guard keeps this deadline itself. A guard that is stopped or stuck misses it, and does not
-// send KILL either: then GuardWatchdog kills the guard.
+// The guard keeps this deadline itself. A stopped or stuck guard misses it, and sends no KILL
+// either: then GuardWatchdog kills the guard.
 void Policy::on(const event::MaxRunOver&, Deadline now) {
   if (!guarded()) return;
   max_run_at_ = no_deadline;
@@ -90,7 +90,7 @@ void Policy::on(const event::TreeLeft& e, Deadline now) { job_is_over(e, now); }
 template <class TreeEnd>
 void Policy::job_is_over(const TreeEnd& e, Deadline now) {
   if (!guarded()) return;
-  if (status_ < 0) status_ = e.status;  // JobExited did not come: the command was the last to end
+  if (status_ < 0) status_ = e.status;  // the command was the last to end, so no JobExited came
   if (e.expired) on(event::Expired{}, now);
   give_back(now);
 }
@@ -105,7 +105,7 @@ void Policy::on(const event::GuardGone&, Deadline now) {
   guard_failed_ = true;
   announce(Note::guard_died);
   if (now >= when_.kill_at) on(event::Expired{}, now);
-  phase_ = Phase::own_sweep;  // the guard's death killed the job; dlock inherited its orphans
+  phase_ = Phase::own_sweep;  // the guard's death killed the job, and dlock inherited the orphans
   notice_at_ = later(now, first_notice);
   sweep_pause_ = first_sweep_pause;
   step_by_ = later(now, sweep_pause_);
@@ -165,8 +165,8 @@ void Policy::on(const event::Tick&, Deadline now) {
       announce(Note::descendants);
     notice_at_ = dying ? later(now, next_notice) : no_deadline;
   }
-  // The store granted the lock to others long ago, and the guard goes on alone. Without a guard
-  // only dlock can end the tree and hold the locks of the runs in it, so it does not give up.
+  // The store may have granted the lock to others, and the guard goes on alone. Without a guard
+  // dlock does not give up: only dlock can end the tree and hold the locks of the runs in it.
   if (dying && phase_ != Phase::own_sweep && now >= later(deadline_, grace_to_die)) {
     gave_up_ = true;
     return end(result());
@@ -178,7 +178,7 @@ void Policy::on(const event::Tick&, Deadline now) {
     return act(action::SweepOwn{});
   }
   if (now >= max_run_at_) on(event::MaxRunOver{}, now);
-  // The guard did not report a kill: it is stopped or stuck.
+  // The guard did not report a kill, so it is stopped or stuck.
   if (!killing_ && watchdog_.due(when_, now)) act(action::KillGuard{});
 }
 
@@ -188,7 +188,7 @@ void Policy::give_back(Deadline now) {
   // Another owner may hold the lock now, so dlock must not release it.
   if (lost_) return plan_.several() ? release(now) : end(result());
   const bool ran = exec_error_ == 0 && !guard_failed_;
-  // Only a failure that dlock saw counts: a command whose end is unknown may have done its work.
+  // Only a failure that dlock saw counts. A command whose end is unknown may have done its work.
   const Outcome end_of_job = result();
   const bool succeeded = end_of_job.how == How::command && end_of_job.value == 0;
   withdraws_start_ = plan_.once_per && plan_.until_success && end_of_job.job_ended() && !succeeded;
@@ -220,12 +220,12 @@ void Policy::release(Deadline now) {
   act(action::Release{.outcome = result(), .forget_start = forgets_start()});
 }
 
-// True if the command was not started, or failed under --until-success.
+// Returns whether to withdraw the start: it did not happen, or failed under --until-success.
 bool Policy::forgets_start() const noexcept {
   return withdraws_start_ || start_failed_ || exec_error_ != 0;
 }
 
-// To withdraw the start is an exchange of its own: the release after it keeps its whole time.
+// Withdrawing the start is a separate exchange, so the release keeps its whole time.
 Deadline Policy::time_to_give_back(Deadline now) const noexcept {
   return later(now, plan_.timing.op_timeout * (withdraws_start_ ? 2 : 1));
 }
@@ -259,7 +259,7 @@ bool Policy::may_stop() const noexcept {
   return phase_ == Phase::waiting || phase_ == Phase::holding || phase_ == Phase::starting ||
          phase_ == Phase::running;
 }
-// The guard has a job, or an order to start it.
+// Returns whether the guard has a job, or an order to start it.
 bool Policy::guarded() const noexcept {
   return phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
 }

@@ -11,8 +11,8 @@
 namespace dlock::run {
 
 Outcome run(const Plan& given) {
-  // These objects live as long as the process, because the Keeper's thread uses them. Nobody joins
-  // that thread: a client library may block it for ever.
+  // These objects live as long as the process, because the Keeper's thread uses them. No thread
+  // joins the Keeper: a client library may block it for ever.
   Plan& own = *new Plan(given);
   const Plan& plan = own;
   Entry& entry = *new Entry;
@@ -22,7 +22,7 @@ Outcome run(const Plan& given) {
   if (!Channel::make_pair(ours, theirs))
     return output.give_up(
         {Errc::unavailable, fmt::format("no socket pair: {}", std::strerror(errno))});
-  // Before the fork: from the first name on other processes can see the id of the run.
+  // Before the fork: once the first name exists, other processes can see the id of the run.
   InnerHolds &of_guard = *new InnerHolds, &of_dlock = *new InnerHolds;
   for (FailedCall call{"bind", EADDRINUSE}; call.error == EADDRINUSE;) {
     own.id = Owner::random().hex();
@@ -37,12 +37,12 @@ Outcome run(const Plan& given) {
   if (guard == 0) {
     ours.reset();
     of_dlock.clear();
-    // On the heap: a Guard contains the stacks of children, and its own stack may be smaller.
+    // On the heap, because it contains the stacks of children, and our stack may be smaller.
     const GuardedLock lock{plan.request.key, plan.request.ttl, plan.timing.kill_after};
     (new Guard(Channel(std::move(theirs)), entry, plan, lock, of_guard))->run();
   }
-  // The guard calls this, too. If the guard is stopped before its first call and dlock dies, its
-  // group becomes orphaned, and then the kernel continues it.
+  // The guard calls setpgid, too, but may be stopped before that call. If dlock then dies, the
+  // guard's group becomes orphaned, and the kernel continues it.
   ::setpgid(guard, guard);
   theirs.reset();
   of_guard.clear();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The entry points of run/: what dlock does under a lock. Call one of them before any thread
-// exists, with the signal mask and dispositions that dlock was started with, and then call
-// finish(). Each returns how dlock has to end, also after a failure; the user has got a message on
-// stderr then.
+// exists, with the signal mask and dispositions that dlock was started with. Pass its result to
+// finish(). Each returns how dlock has to end, also after a failure, which it has already reported
+// on stderr.
 #pragma once
 #include <functional>
 #include <string>
@@ -22,9 +22,9 @@ struct GrantSink {
   std::function<bool(std::string_view)> print;                 // false: printing failed
 };
 
-// Acquires the lock without a command and prints the grant once. If printing fails it releases the
-// lock, and the status is 125. Detached: it ends with 0. Attached (--hold): it holds until stdin
-// ends (status 0), a signal comes (ends by that signal) or the lock is lost (123).
+// Acquires the lock without a command and prints the grant once. If printing fails, it releases the
+// lock, and the status is 125. Detached: dlock ends with 0. Attached (--hold): dlock holds the lock
+// until stdin ends (status 0), a signal comes (it ends by that signal) or the lock is lost (123).
 Outcome acquire(const Plan&, const GrantSink&);
 
 struct KeepOptions {
@@ -33,8 +33,8 @@ struct KeepOptions {
   std::string socket;   // the name to listen on (keeper_socket.hpp); empty: none
 };
 // Like acquire(), but a separate process keeps the lock in the background, detached from everything
-// that it inherited. It ends when KeepOptions say so, when the lock is released or lost, or when a
-// signal comes.
+// that it inherited. That process ends when KeepOptions say so, when the lock is released or lost,
+// or when a signal comes.
 Outcome keep(const Plan&, const GrantSink&, const KeepOptions&);
 
 }  // namespace dlock::run

@@ -22,8 +22,8 @@ namespace {
 constexpr Duration fast_job = 20ms;       // a job that ends within this time needs no renewal
 constexpr Duration time_to_name = 250ms;  // how long to search the tree for members to name
 
-// The order of events within one wake-up: first a loss of the lock, then the user, then the job. A
-// revocation comes last, because it does not count for a job that had ended.
+// The order of the events of one wake-up: first a loss of the lock, then the user's signals, then
+// the job. A revocation comes last, because it does not count if the job had already ended.
 int rank(const Event& e) {
   if (const auto* of_guard = std::get_if<GuardEvent>(&e))
     return std::holds_alternative<event::Expired>(*of_guard) ? 0 : 3;
@@ -91,8 +91,7 @@ FailedCall Supervisor::failed() const {
 }
 
 Outcome Supervisor::run() {
-  // If the store is this machine, the first try needs no thread. The guard sets itself up
-  // meanwhile.
+  // If the store is this machine, the first try needs no thread. The guard gets ready meanwhile.
   const bool granted = !hold_ && plan_.traits.liveness == Liveness::process &&
                        plan_.splay <= Duration{} && keeper_.try_now();
   if (granted) turn();
@@ -116,21 +115,21 @@ Outcome Supervisor::run() {
     timer_.drain();
     turn();
   }
-  // If the file cannot be written, the exit status stays that of the command.
+  // If the file cannot be written, the exit status is still that of the command.
   if (const auto written = metrics_.write_end(outcome_); !written)
     output_.error(written.error().message);
   output_.flush(exit_flush_time);
   return outcome_;
 }
 
-// Reads the clock once, then handles the events, then what is due at that time. A dlock that was
-// stopped may wake up after a deadline on which the guard acted long ago: dlock must read the
+// Reads the clock once, then handles the events, then what is due at that time. dlock may have been
+// stopped, and may wake up after a deadline on which the guard acted long ago. So it must read the
 // guard's messages before it compares deadlines with the clock.
 void Supervisor::turn() {
   const Deadline now = Clock::now();
   if (now >= thread_at_) {
     keeper_.start();
-    // If no thread is available the job goes on, and dlock tries again.
+    // If no thread is available, the job goes on, and dlock tries again later.
     thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);
   }
   for (const Event& e : gather(now)) step(e, now);
@@ -214,7 +213,7 @@ void Supervisor::from_user(std::vector<Event>& out) {
     }
     // The guard sends this CONT when the job goes on.
     if (s->ssi_signo == SIGCONT && static_cast<pid_t>(s->ssi_pid) == guard_pid_) continue;
-    // The kernel queues a signal once, with its first sender: the terminal's HUP may have been
+    // The kernel queues a signal once, with its first sender. So the terminal's HUP may have been
     // merged into the HUP of a process.
     const bool hung_up = s->ssi_signo == SIGHUP && modes_.terminal_is_gone();
     out.emplace_back(
@@ -244,7 +243,7 @@ void Supervisor::from_guard(std::vector<Event>& out) {
   }
 }
 
-// As PID 1 of a container dlock inherits foreign orphans, such as those of `docker exec`.
+// As PID 1 of a container, dlock inherits foreign orphans, such as those of `docker exec`.
 void Supervisor::reap_others() const {
   for (const pid_t child : preexisting_.children.list())
     if (child != guard_pid_) ::waitpid(child, nullptr, WNOHANG);
@@ -297,7 +296,7 @@ void Supervisor::start_job() {
   const FailedCall call = order_start();
   holds_.clear();
   if (call.error == EPIPE || call.error == ECONNRESET) {
-    ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; GuardGone will follow
+    ::kill(guard_pid_, SIGKILL);  // the guard's end of the channel is broken; GuardGone will follow
   } else if (call) {
     announcer_.start_failed(fmt::format("the order to the guard process failed: {}", why(call)));
     for (const Action& a : policy_.step(event::StartFailed{call.error}, Clock::now())) perform(a);
@@ -312,9 +311,9 @@ FailedCall Supervisor::order_start() {
   std::string environment = job_environment(plan_, leases_, guard_pid_);
   if (environment.size() > Channel::max_payload)
     environment.resize(Channel::max_payload + 1);  // the guard sees the truncation and refuses
-  // The descriptors that end the locks are in the start message: there is never a job whose guard
-  // does not hold them, and none of them stays in a socket, where the kernel counts them against
-  // every program of this user.
+  // The start message contains the descriptors that end the locks. So there is never a job whose
+  // guard does not hold them. None of them stays in a socket, where the kernel would count them
+  // against all programs of this user.
   std::vector<int> fds;
   for (const Fd& fd : holds_) fds.push_back(fd.get());
   const int error =
@@ -322,7 +321,7 @@ FailedCall Supervisor::order_start() {
   return error == 0 ? FailedCall{} : FailedCall{"sendmsg", error};
 }
 
-// No process of ours may outlive dlock, except a guard that still has members to end.
+// Lets no process of ours outlive dlock, except a guard that still has members to end.
 void Supervisor::dismiss_guard() {
   if (policy_.abandoned() || guard_reaped_) return;
   if (guard_.open()) {
@@ -336,14 +335,14 @@ void Supervisor::dismiss_guard() {
     }
     if (got != Channel::ReceiveResult::closed) ::kill(guard_pid_, SIGKILL);
   }
-  // The guard has closed the channel, so it is almost dead. If closing another descriptor hangs on
-  // a dead file server, dlock exits first.
+  // The guard has closed the channel, so it is almost dead. If closing another descriptor of it
+  // hangs on a dead file server, dlock exits first.
   const Fd pin(static_cast<int>(::syscall(SYS_pidfd_open, guard_pid_, 0)));
   pollfd p{pin.get(), POLLIN, 0};
   if (pin) wait_until({&p, 1}, later(Clock::now(), 2s));
-  // If a reader of /proc knows the guard when dlock reaps it, the kernel spins until the guard's
-  // second thread has dropped its part: with SCHED_FIFO on one processor for ever. So let that
-  // thread run first.
+  // If a reader of /proc uses the guard's entry when dlock reaps it, the kernel spins until the
+  // guard's second thread has ended. With SCHED_FIFO on one processor it spins for ever. So let
+  // that thread run first.
   ::sched_yield();
   int status = 0;
   if (::waitpid(guard_pid_, &status, pin ? WNOHANG : 0) == guard_pid_ && WIFSIGNALED(status))
@@ -362,8 +361,8 @@ void Supervisor::end(Outcome outcome) {
 // ---- the guard is dead -------------------------------------------------------------------------
 
 // Returns whether the child is no part of the job: it existed when dlock started, or it is an
-// orphan of such a process and older than the guard. An orphan that began later looks like a member
-// of the job. It is treated as a member, because the promise about the job counts more.
+// orphan of such a process and older than the guard. dlock treats a younger orphan as a member of
+// the job, because it looks like one, and the promise about the job counts more.
 bool Supervisor::foreign(pid_t child) const {
   const auto process = process_stat(child);
   const ProcessId id = process ? process->id : ProcessId{child};
@@ -372,13 +371,13 @@ bool Supervisor::foreign(pid_t child) const {
              preexisting_.before.end();
 }
 
-// Kills the dead guard's tree, which dlock has inherited. ECHILD would be the proof of its end, but
-// children from before dlock's start must live. So the list must be empty three times in a row,
-// after everything was reaped. When a member dies its children become ours a moment later, one
+// Kills the dead guard's tree, which dlock has inherited. ECHILD would prove that the tree is dead,
+// but children from before dlock's start must live. So the list must be empty three times in a row
+// after everything was reaped. When a member dies, its children become ours a moment later, one
 // generation after the other. No event reports that, so the list is read each millisecond. After 20
-// ms without a change the members are in an uninterruptible state; Policy sends SweepOwn again,
-// less and less often. It also does so after 200 rounds, for a job that forks without end: signals
-// and deadlines must not wait for that.
+// ms without a change the members are in an uninterruptible state, and Policy sends SweepOwn again,
+// less and less often. It also does so after 200 rounds, because a job may fork without end, and
+// signals and deadlines must not wait for that job.
 void Supervisor::sweep_own() {
   reap_guard();
   auto cgroup = JobCgroup::find(guard_pid_);
@@ -421,8 +420,8 @@ std::vector<pid_t> Supervisor::job_members() const {
 void Supervisor::reap_guard() {
   if (guard_reaped_) return;
   if (const auto process = process_stat(guard_pid_); process) guard_started_ = process->id.start;
-  ::sched_yield();  // as at the end
-  // ECHILD: the sweep has reaped it among the members
+  ::sched_yield();  // for the reason in dismiss_guard()
+  // ECHILD: the sweep has already reaped the guard.
   guard_reaped_ = ::waitpid(guard_pid_, nullptr, WNOHANG) != 0;
 }
 

@@ -18,17 +18,17 @@
 
 namespace dlock::run {
 
-// dlock's main thread while it waits and holds, with a job or without. It collects the events of
-// Keeper, user and guard, lets Policy decide with one `now`, and carries out the actions. It calls
-// no client library, and every wait has a bound. No other thread forks, waits for children or sends
-// signals.
+// The main thread of dlock while it waits and holds, with a job or without. It collects the events
+// of Keeper, user and guard, lets Policy decide with one `now`, and carries out the actions. It
+// calls no client library, and each of its waits has a bound. No other thread forks, waits for
+// children or sends signals.
 class Supervisor {
  public:
   // With a job: a guard. Without a job: a JoblessHold, and no guard.
   Supervisor(const Plan&, const Entry&, const PreexistingProcesses&, Output&, Channel guard,
              pid_t guard_pid, InnerHolds&, JoblessHold*);
   ~Supervisor() = delete;
-  FailedCall failed() const;  // if a call failed, do not call run(): it would never end
+  FailedCall failed() const;  // if a call failed, do not call run(): it would never return
   Outcome run();
 
  private:
@@ -45,7 +45,7 @@ class Supervisor {
   void start_job();
   FailedCall order_start();
   void hand_over();
-  bool can_be_ended() const;  // without a job: whether JoblessHold may ask for the end
+  bool can_be_ended() const;  // only without a job: whether JoblessHold may ask for the end
   std::optional<Owner> held_by() const;
   bool foreign(pid_t child) const;
   void sweep_own();
@@ -73,7 +73,7 @@ class Supervisor {
   std::vector<Fd> holds_;             // until the guard has them
   InnerHolds& inner_;                 // keeps the locks of runs in the job if the guard dies
   JoblessHold* const hold_;           // null: there is a job
-  Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
+  Deadline thread_at_ = no_deadline;  // when the Keeper gets its thread
   bool guard_reaped_;                 // true also if there is no guard
   std::uint64_t guard_started_ = 0;   // clock ticks since boot; known when the guard is dead
   int stop_by_ = 0;                   // the signal to stop ourselves with at the end of this turn
@@ -81,7 +81,7 @@ class Supervisor {
 };
 
 // Makes a Supervisor and runs it to its end. Returns at once if an output file cannot be opened, or
-// if a system call failed that it depends on; the user gets a message.
+// if a necessary system call failed; it has then printed a message.
 Outcome supervise(const Plan&, const Entry&, const PreexistingProcesses&, Output&, Channel guard,
                   pid_t guard_pid, InnerHolds&, JoblessHold*);
 

@@ -25,7 +25,7 @@ bool is_zone_file(std::string_view name) {
          std::string_view(begin, sizeof begin) == "TZif";
 }
 
-// TZ of POSIX, "CET-1CEST,M3.5.0,M10.5.0/3", with the names in angle brackets of RFC 8536.
+// A POSIX TZ, "CET-1CEST,M3.5.0,M10.5.0/3", with the names in angle brackets of RFC 8536.
 class PosixZone {
  public:
   explicit PosixZone(std::string_view text) : rest_(text) {}
@@ -88,8 +88,8 @@ std::string_view given() {
 
 Result<void> check_time_zone() {
   const std::string_view zone = given();
-  // localtime(3) uses UTC for an unknown zone. That is right for these, and images without tzdata
-  // use them.
+  // localtime(3) uses UTC for an unknown zone. For these names that is right, and images without
+  // tzdata use them.
   constexpr std::string_view utc[] = {"", "UTC", "GMT", "Etc/UTC", "Etc/GMT"};
   if (std::find(std::begin(utc), std::end(utc), zone) != std::end(utc)) return {};
   if (is_zone_file(zone) || PosixZone(zone).valid()) return {};

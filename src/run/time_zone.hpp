@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time zone for the calendar periods of --once-per: the zone that localtime(3) uses. The
-// functions read TZ and files of zones; call them while no other thread changes the environment.
+// The time zone for the calendar periods of --once-per, which is the zone of localtime(3). The
+// functions read TZ and files of zones. Call them while no other thread changes the environment.
 #pragma once
 #include <string>
 #include "core/error.hpp"

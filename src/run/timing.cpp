@@ -10,10 +10,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Names only values that are accepted.
+// Makes the error, which suggests only values that dlock accepts.
 tl::unexpected<Error> does_not_fit(const Timing& t, const TimingOptions& options) {
   const Duration fixed = t.renew_every + t.margin;
-  // Rounded down to a value that can be typed.
+  // rounded down to a value that a user can type
   const auto room = [&](Duration other) {
     return std::chrono::floor<std::chrono::milliseconds>(t.proven - fixed - other);
   };

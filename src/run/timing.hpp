@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The times of a lease: when it is renewed, when the job is ended, when a late guard is killed. All
-// of it is pure. cli/ plans the times before anything starts; Policy and Keeper use them.
+// of it is pure. cli/ plans the times before anything starts, and Policy and Keeper use them.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -22,7 +22,7 @@ struct Timing {
   Duration op_timeout{};   // for one exchange with the store: by default min(L / 6, 5 s)
   Duration kill_after{};   // between TERM and KILL: by default min(L / 5, 5 s)
   Duration margin{};       // between KILL and the end of L: max(500 ms, L / 20)
-  // false: attached to a descriptor; then only kill_after and op_timeout apply
+  // false: the lock is attached to a descriptor, and only kill_after and op_timeout apply
   bool leased = true;
 };
 
@@ -31,25 +31,25 @@ struct TimingOptions {
   std::optional<Duration> op_timeout, kill_after;
 };
 
-// What ends a lock that is not renewed.
+// What ends a lock that nobody renews.
 enum class EndsBy { lease, descriptor };
 
-// Plans the times. Start rule (EndsBy::lease only): renew_every + op_timeout + kill_after + margin
-// must fit into `proven`, which is ttl - drift(ttl) for most leases. Errc::usage names the options,
+// Plans the times. For EndsBy::lease, renew_every + op_timeout + kill_after + margin must fit into
+// `proven`, which is ttl - drift(ttl) for most leases. Errc::usage: the message names the options,
 // their values and the largest values that would fit.
 Result<Timing> plan_timing(const TimingOptions&, Duration proven, EndsBy);
 
 // Returns when to renew a lease that lasts until `deadline`: renew_every after its request was
-// sent, which the deadline shows, but at the latest renew_every from now, and at the earliest an
-// eighth of renew_every from now. A deadline may be later than `proven` predicts (a new session of
-// ZooKeeper is known for all of its timeout); the next renewal's may not be.
+// sent, which the deadline shows. But it is at the earliest an eighth of renew_every from now, and
+// at the latest renew_every from now. A deadline may be later than `proven` predicts (a new session
+// of ZooKeeper is known for all of its timeout), but the deadline after the next renewal may not.
 Deadline next_renewal(const Timing&, Deadline deadline, Deadline now) noexcept;
-inline auto renewals(const Timing& t) {  // next_renewal() as a function, for several()
+inline auto renewals(const Timing& t) {  // next_renewal() as a function object, for several()
   return [t](Deadline deadline, Deadline now) { return next_renewal(t, deadline, now); };
 }
 
-// Decides when dlock kills a guard that did not end the job in time, because the guard is stopped
-// or stuck: half a margin after the time when the guard should have sent KILL. Killing the guard
+// Decides when dlock kills a guard that did not end the job in time because it is stopped or stuck.
+// That is half a margin after the time when the guard should have sent KILL. Killing the guard
 // kills the job. Pure, like Policy, which calls it.
 class GuardWatchdog {
  public:
@@ -65,8 +65,8 @@ class GuardWatchdog {
   bool due(const GuardDeadlines& when, Deadline now) noexcept {
     const Deadline at = late_at(when);
     if (acted_ || now < at) return false;
-    // If dlock is late itself, the cause (a suspend, a frozen cgroup) may have stopped the guard as
-    // well: wait a moment, because the guard may be about to act.
+    // If dlock itself is late, the cause (a suspend, a frozen cgroup) may have stopped the guard as
+    // well. Wait a moment, because the guard may be about to act.
     if (now > later(at, own_lateness) && retry_at_ == no_deadline)
       retry_at_ = later(now, own_lateness);
     if (retry_at_ != no_deadline && now < retry_at_) return false;
@@ -75,7 +75,7 @@ class GuardWatchdog {
   }
 
  private:
-  // Longer than the delay that a busy machine causes.
+  // longer than the delay that a busy machine causes
   static constexpr Duration own_lateness = std::chrono::milliseconds(50);
 
   Deadline late_at(const GuardDeadlines& when) const noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides when the wait for a lock is over, and whether it ends as busy or without a reply of the
-// store. It is pure. The main thread, which must act on time, decides by it; the Keeper, which may
-// hang in a client library, only supplies facts. Policy and the Keeper, on two threads, have one
+// store. It is pure. The main thread, which must act on time, decides by it. The Keeper, which a
+// client library may block, only supplies facts. Policy and the Keeper, on two threads, have one
 // WaitEnd each. The two agree because both observe the events that the Keeper reports.
 #pragma once
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace dlock::run {
 
-// How long the Keeper may take to leave the queue when the wait is over or a signal ends it: of the
-// promised 250 ms the rest is for dlock's own end. After that dlock ends without the Keeper: the
+// How long the Keeper may take to leave the queue when the wait is over or a signal ends it. The
+// rest of the promised 250 ms is for dlock's own end. After that dlock ends without the Keeper: the
 // place in the queue expires by its patience, and a grant made meanwhile by its ttl.
 inline constexpr Duration time_to_leave = std::chrono::milliseconds{200};
 
@@ -33,8 +33,8 @@ class WaitEnd {
     if (began_ == no_deadline || one_try()) began_ = now;
   }
   void mark_reached() noexcept { reached_ = true; }
-  // The store replied to a request sent then; Deadline{}: it did not reply. Only this makes the end
-  // of a wait busy.
+  // The store replied to a request sent at that time; Deadline{}: it did not reply. Only such a
+  // reply makes the end of a wait busy.
   void answered(Deadline sent_at) noexcept {
     answered_ = std::max(answered_, sent_at);
     reached_ |= sent_at > Deadline{};
@@ -57,9 +57,9 @@ class WaitEnd {
 
   Deadline began() const noexcept { return began_; }
   bool reached() const noexcept { return reached_; }
-  // The end of -w; no_deadline: there is no -w, or only one try.
+  // Returns when -w is over; no_deadline: there is no -w, or only one try.
   Deadline until() const noexcept { return limited() ? later(began_, *rules_.wait) : no_deadline; }
-  // The store's last reply is too old to end the wait with.
+  // Returns whether the store's last reply is too old to end the wait as busy.
   bool stale() const noexcept { return answered_ < until() - last_query; }
 
   Deadline over_at() const noexcept {
@@ -73,8 +73,8 @@ class WaitEnd {
     return limited() || reached_ ? until() : later(began_, rules_.connect);
   }
 
-  // For a wait that is over. true: the store says that the lock was busy to the end. false: there
-  // is no recent reply.
+  // For a wait that is over. true: the store says that the lock was busy to the end. false: no
+  // reply is recent enough.
   bool busy() const noexcept {
     constexpr auto rounding = std::chrono::milliseconds{1};
     return limited() && answered_ >= over_at() - last_query - rounding;
