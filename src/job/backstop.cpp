@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CMakeLists.txt builds this file without instrumentation and stack protector: both call libraries.
+// CMakeLists.txt turns off instrumentation and stack protector here: both call libraries.
 #include "job/backstop.hpp"
 #include <fcntl.h>
 #include <poll.h>
@@ -17,19 +17,19 @@
 
 namespace dlock::run {
 
-// The linker makes these from the name of the section.
+// The linker defines these symbols from the name of the section.
 [[gnu::visibility("hidden")]] extern const char resident_begin[] asm("__start_dlock_resident");
 [[gnu::visibility("hidden")]] extern const char resident_end[] asm("__stop_dlock_resident");
 
 namespace {
 
 struct Watched {
-  pollfd both[2];  // the channel to dlock, and the timer
+  pollfd both[2];  // [0]: the channel to dlock; [1]: the timer
   int children, kill, spare;
   pid_t guard;
 };
 
-// The thread touches one page only. The stack is larger just for the frame of a signal handler.
+// The thread touches one page of its stack. The rest is only for the frame of a signal handler.
 struct alignas(65536) Resident {
   std::byte stack[65536 - 128];
   alignas(16) Watched watched;
@@ -40,16 +40,16 @@ Watched& watched = resident.watched;
 constexpr long late_ms = 100;     // after this time the guard's first thread is late
 constexpr long longest_ms = 100;  // the longest pause between two kills of the tree
 
-// `ms` < 0: for ever. The compiler must not know the value: it would put constants on another page.
+// `ms` < 0: for ever. The compiler must not know `ms`: it would put constants on another page.
 [[gnu::section("dlock_resident")]] long wait(pollfd* p, long count, long ms) {
   asm volatile("" : "+r"(ms));
   const timespec t{ms / 1000, ms % 1000 * 1'000'000};
   return raw_call(SYS_ppoll, as_argument(p), count, ms < 0 ? 0 : as_argument(&t), 0, 0);
 }
 
-// The first thread may reap a child at any moment, and the kernel may reuse its pid. So this pins
-// the process first and then checks that it is our child. Without a descriptor it kills without the
-// pin.
+// Kills a child. The first thread may reap the child at any moment, and the kernel may reuse its
+// pid. So this pins the process first, and then checks that it is our child. If no descriptor is
+// free, it kills without the pin.
 [[gnu::section("dlock_resident")]] void kill_child(long pid) {
   const long pin = raw_call(SYS_pidfd_open, pid, 0, 0, 0, 0);
   if (pin < 0) {
@@ -101,10 +101,10 @@ constexpr long longest_ms = 100;  // the longest pause between two kills of the 
 }
 
 // Handles SIGBUS: the disk failed instead of hanging, and the code that the guard's first thread
-// was about to run is missing. The default action would end the guard with the tree alive. So the
-// thread kills and reaps here.
+// was about to run cannot be read. The default action would end the guard while the tree lives. So
+// this kills and reaps the tree.
 [[gnu::section("dlock_resident")]] void on_bus_error(int, siginfo_t* info, void*) {
-  if (info->si_code <= 0) return;  // sent by a process
+  if (info->si_code <= 0) return;  // a process sent the signal
   if (raw_call(SYS_getpid, 0, 0, 0, 0, 0) == watched.guard) {
     for (long pause_ms = 1;; pause_ms = longer(pause_ms)) {
       kill_tree();
@@ -154,7 +154,7 @@ FailedCall Backstop::start() {
   sigaddset(&bus, SIGBUS);
   if (::sigaction(SIGBUS, &action, nullptr) == 0) ::sigprocmask(SIG_UNBLOCK, &bus, nullptr);
   // This is not a thread of libc, which would also cost five calls and two switches. It uses
-  // nothing that it shares with the first thread, such as libc's record of that thread.
+  // nothing that the first thread uses, such as libc's record of that thread.
   constexpr int thread =
       CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
   if (::clone(stand_by, std::end(resident.stack), thread, nullptr) < 0) return {"clone", errno};
@@ -162,7 +162,7 @@ FailedCall Backstop::start() {
   return {};
 }
 
-// 100 ms after a descriptor was ready the thread polls both again, and finds neither ready.
+// 100 ms after a descriptor was ready the thread polls both again, and must find neither ready.
 void Backstop::stand_down() {
   for (pollfd& p : watched.both) p.fd = -1;
   watched.guard = 0;

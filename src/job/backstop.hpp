@@ -6,35 +6,35 @@
 
 namespace dlock::run {
 
-// The guard's second thread. It kills the job's tree when the guard's first thread is late because
-// it waits for a page of the program or of a library from a disk that hangs. The code of this
-// thread is one or two pages that call no library; it touches only its own stack and the kernel.
-// Both are locked in memory, as far as RLIMIT_MEMLOCK allows.
+// The guard's second thread. The guard's first thread may be late because it waits for a page of
+// the program or of a library from a disk that hangs. Then this thread kills the job's tree. Its
+// code is one or two pages that call no library; it touches only its own stack and the kernel. Both
+// are locked in memory, as far as RLIMIT_MEMLOCK allows.
 //
 // It acts 100 ms after dlock died or the time to kill passed, unless the guard has ended or moved
 // that time. 100 ms is a fifth of the shortest margin that a lease leaves for it (timing.hpp). From
 // then on it kills each child of the guard, and so the tree, one generation after the other, until
 // the guard exits. It reaps nothing: only the first thread proves by waitpid that the tree is dead,
-// and it holds the locks until then.
+// and the first thread holds the locks until then.
 //
-// If a guard was stopped for longer than the lease while dlock renewed the lease, it has 100 ms to
-// read that when it goes on. If it takes longer, the job is killed although the lock is held.
+// If a guard was stopped for longer than the lease, and dlock renewed the lease meanwhile, the
+// guard has 100 ms to read that. If it takes longer, the job is killed although the lock is held.
 //
 // If the disk fails instead of hanging, the first thread gets SIGBUS. Then the same code kills and
-// reaps in that thread, and the guard exits.
+// reaps in the first thread, and the guard exits.
 class Backstop {
  public:
-  // The guard's first thread, the parent of the tree, calls all functions. `channel`: to dlock.
-  // `kill`: cgroup.kill, or -1. The constructor duplicates both.
+  // The guard's first thread, the parent of the tree, calls all functions. `channel`: the channel
+  // to dlock. `kill`: cgroup.kill, or -1. The constructor duplicates both.
   Backstop(const OwnChildren&, int channel, int kill);
   // Starts the thread. Call it before there is a job, with every signal blocked. When it returns,
-  // all that the thread needs is in memory, so that no missing page can keep it from killing. If a
-  // call failed there is no thread.
+  // the thread has all that it needs in memory, so no missing page can delay a kill. If a call
+  // failed, there is no thread.
   FailedCall start();
 
   void arm(Deadline kill_at) { timer_.arm(kill_at); }
-  // From now on it kills nothing, unless it has begun to kill. A disk that fails ends the guard at
-  // once.
+  // Tells the thread to kill nothing more, unless it has begun to kill. A disk that fails then ends
+  // the guard at once.
   void stand_down();
 
  private:

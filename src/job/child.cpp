@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CMakeLists.txt builds this file without instrumentation and stack protector: the child must not
-// call a library.
+// CMakeLists.txt builds this file without instrumentation and stack protector, because the child
+// must not call a library.
 #include "job/child.hpp"
 #include <linux/sched.h>
 #include <sys/prctl.h>
@@ -24,7 +24,7 @@ std::vector<std::string> find_in_path(const std::string& name) {
   std::vector<std::string> found;
   for (std::string_view rest = path ? path : "/bin:/usr/bin";;) {
     const auto end = rest.find(':');
-    const std::string_view directory = rest.substr(0, end);  // empty: the current one
+    const std::string_view directory = rest.substr(0, end);  // empty: the current directory
     if (directory.size() < PATH_MAX)
       found.push_back(std::string(directory) + (directory.empty() ? "" : "/") + name);
     if (end == rest.npos) return found;
@@ -44,13 +44,13 @@ void set_disposition(int signal, void (*handler)(int)) {
 #endif
 }
 
-// Whether to try the next file of that name in PATH, like execvp(3) of glibc.
+// Returns whether to try the next directory of PATH, as execvp(3) of glibc does.
 bool goes_on(long error) {
   return error == -ENOENT || error == -EACCES || error == -ENOTDIR || error == -ESTALE ||
          error == -ENODEV || error == -ETIMEDOUT;
 }
 
-// Returns the errno.
+// Returns only if every exec failed, with the errno.
 long execute(const Child& c) {
   long error = -ENOENT;
   bool refused = false;
@@ -76,7 +76,7 @@ long execute(const Child& c) {
   set_disposition(SIGBUS, c.how.signals.on_bus);
   set_disposition(SIGCHLD, c.how.signals.on_child);
   set_disposition(SIGXFSZ, c.how.signals.on_file_size);
-  // Signals sent since the clone arrive here; none is lost.
+  // Signals that were sent since the clone arrive now; none is lost.
   raw_call(SYS_rt_sigprocmask, SIG_SETMASK, as_argument(&c.how.signals.mask), 0, _NSIG / 8);
   const auto error = static_cast<int>(execute(c));
   if (c.how.error_pipe >= 0)
@@ -95,7 +95,7 @@ bool may_share_memory() {
   return major && minor && (*major > 5 || (*major == 5 && *minor >= 16));
 }
 
-// Calls clone3(2) for a child on another stack; returns -errno on failure.
+// Calls clone3(2) for a child on another stack. Returns -errno on failure.
 long clone_onto_stack(const clone_args& args, const Child& child) {
 #if defined(__x86_64__)
   register const Child* argument asm("r12") = &child;
@@ -157,7 +157,7 @@ pid_t start_child(Child& child, int cgroup) {
     args.flags = sharing;
     args.cgroup = 0;
   }
-  // The cgroup takes no processes (controllers are enabled, or a limit): continue without it.
+  // The cgroup takes no processes (controllers are enabled, or a limit): do without it.
   if (pid < 0) pid = clone_onto_stack(args, child);
   if (pid > 0) return static_cast<pid_t>(pid);
   const pid_t copy = ::fork();

@@ -16,21 +16,21 @@ struct Child {
     char* const* environment;
     Entry::Signals signals;
     pid_t group;          // its process group; 0: a new group
-    int error_pipe = -1;  // gets the errno of an exec that fails; -1: none
+    int error_pipe = -1;  // the child writes the errno of a failed exec here; -1: none
   };
-  // Like execvp(3): looks a first word without '/' up in PATH, now. With `file`, the child executes
-  // that file instead.
+  // Searches PATH for a first word without '/', like execvp(3), but already now. With `file`, the
+  // child executes that file instead.
   Child(std::vector<std::string> words, const How&, const std::string& file = {});
-  Child(const Child&) = delete;  // it points into itself
+  Child(const Child&) = delete;  // the object contains pointers into itself
 
-  alignas(16) std::byte stack[32768];  // only the upper end is touched
+  alignas(16) std::byte stack[32768];  // the child touches only the upper end
   const How how;
   const pid_t guard = ::getpid();
-  // The files that it tries, in this order, and its arguments; both end with nullptr.
+  // The files that the child tries, in this order, and its arguments. Both end with nullptr.
   const char* const* files;
   char* const* words;
-  // The arguments of the shell that runs a file which is no program and has no #! line. The child
-  // sets the second one, the file, which only the child knows.
+  // The arguments of the shell, for a file that is no program and has no #! line. The child sets
+  // the second argument, because only the child knows which file it was.
   const char** script;
 
  private:
@@ -39,17 +39,17 @@ struct Child {
   std::vector<const char*> files_, script_;
 };
 
-// Starts the child, in the cgroup of that descriptor if there is one and it takes processes.
-// Returns -1 and sets errno if there is no process. Call it with every signal blocked. The guard
-// does not wait for the exec, so it stays able to kill.
+// Starts the child, in `cgroup` if that is valid and takes processes. Returns -1 and sets errno if
+// no process is available. Call it with every signal blocked. The guard does not wait for the exec,
+// so it stays able to kill.
 //
-// The child shares the memory of the guard until its exec: the kernel copies no page table, and
-// none of the pages that the guard writes next. So the child calls no library and writes only to
+// The child shares the memory of the guard until its exec. So the kernel copies no page table, and
+// none of the pages that the guard writes next. The child calls no library, and writes only to
 // `Child` and `script`. On processors without code for this, the child is a copy.
 //
-// If a process dumps core, Linux before 5.16 ends all processes that share its memory: the
-// terminal's QUIT to a child before its exec would end the guard, too. So the child is a copy
-// there. (With PR_SET_DUMPABLE instead, a /proc mounted with hidepid would hide the guard from a
+// Before Linux 5.16 a process that dumps core ends all processes that share its memory. Then the
+// terminal's QUIT to a child before its exec would end the guard, too, so there the child is a
+// copy. (With PR_SET_DUMPABLE instead, a /proc mounted with hidepid would hide the guard from a
 // nested dlock.)
 pid_t start_child(Child&, int cgroup);
 

@@ -10,9 +10,9 @@
 namespace dlock::run {
 
 struct GuardDeadlines {
-  Deadline term_at = no_deadline;  // from the lease: from then on the lock is lost for good
-  Deadline kill_at = no_deadline;  // from the lease: the guard kills the tree
-  // From --kill-after or --max-run: the guard kills the tree; the lock is not lost.
+  Deadline term_at = no_deadline;  // from the lease: then the lock is lost for good
+  Deadline kill_at = no_deadline;  // from the lease: then the guard kills the tree
+  // After --kill-after or --max-run: the guard kills the tree, but the lock is not lost.
   Deadline stop_by = no_deadline;
 };
 
@@ -22,7 +22,7 @@ namespace event {
 struct JobStarted {
   pid_t job = 0;
 };
-// There is no job, because this call failed. `call`: a literal, at the same address in both
+// There is no job, because this call failed. `call` is a literal, at the same address in both
 // processes.
 struct StartFailed {
   int error;
@@ -39,8 +39,8 @@ struct JobStopped {
   bool orphaned;
 };
 struct JobContinued {};
-// The program ended, and descendants still live. left: some of them that are children of the guard;
-// 0 follows the last.
+// The program ended, but descendants still live. left: some of the descendants that are children of
+// the guard, followed by 0.
 struct JobExited {
   int status;
   std::array<pid_t, 8> left{};
@@ -51,14 +51,14 @@ struct MaxRunOver {};
 struct Expired {};
 // The guard has begun to kill the tree.
 struct Killing {};
-// waitpid returned ECHILD: no member is left, and the guard exits. status: the job's, or -1.
-// expired: whether Expired was reported, in case that message was lost.
+// waitpid returned ECHILD: no member of the job is left, and the guard exits. status: the job's
+// status, or -1. expired: whether Expired was reported, in case that message was lost.
 struct TreeDead {
   int status;
   bool expired;
 };
-// --descendants=release: the program ended. Descendants may live; the guard leaves them alone and
-// exits. status, expired: as in TreeDead.
+// --descendants=release: the program ended. Descendants may still live; the guard leaves them alone
+// and exits. status, expired: as in TreeDead.
 struct TreeLeft {
   int status;
   bool expired;

@@ -22,19 +22,19 @@ namespace {
 
 constexpr int patience_ms = 50;
 constexpr Duration longest_walk = 1s;     // through a tree that grows while the guard signals it
-constexpr Duration longest_move = 250ms;  // to move the members into another cgroup
+constexpr Duration longest_move = 250ms;  // for moving the members into another cgroup
 
 }  // namespace
 
 void Guard::run() {
-  // A group of its own: neither the terminal nor `kill -9 %1` reaches the guard. setsid would cost
-  // the job its terminal.
+  // The guard has a group of its own, so neither the terminal nor `kill -9 %1` reaches it. setsid
+  // would cost the job its terminal.
   ::setpgid(0, 0);
   const auto must = [this](bool good, const char* call) {
     if (!good && !failed_) failed_ = {call, errno};
   };
   must(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "prctl");
-  // If the guard is stopped when dlock dies: no other process would end the tree.
+  // This continues a stopped guard when dlock dies: no other process would end the tree.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   show_itself();
   sigset_t set;
@@ -45,12 +45,12 @@ void Guard::run() {
   child_signal_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   must(static_cast<bool>(child_signal_), "signalfd");
   if (timer_.failed() && !failed_) failed_ = timer_.failed();
-  // Tries now, while there is no job, the calls that later prove and end the job.
+  // Try now, while there is no job, the calls that later prove and end the job.
   must(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD, "waitpid");
   must(::kill(::getpid(), 0) == 0, "kill");
 
-  // Created early, while dlock acquires the lock, and removed if that takes long: dlocks that wait
-  // should leave no cgroups behind.
+  // Create the cgroup early, while dlock acquires the lock. It is removed if that takes long,
+  // because dlocks that wait should leave no cgroups behind.
   cgroup_ = JobCgroup::create(::getpid());
 
   for (int pause_ms = 1;; pause_ms = sweeping_ ? std::min(pause_ms * 2, 100) : 1) {
@@ -76,7 +76,7 @@ void Guard::run() {
     auto got = Channel::ReceiveResult::nothing;
     while (channel_.open() && (got = channel_.receive(r)) == Channel::ReceiveResult::message)
       obey(r);
-    if (got == Channel::ReceiveResult::closed) {  // dlock is dead, or gave up the start
+    if (got == Channel::ReceiveResult::closed) {  // dlock is dead, or did not start a job
       if (job_ == 0) leave();
       channel_.close();
       start_sweep();
@@ -101,8 +101,8 @@ void Guard::run() {
   }
 }
 
-// Gives the guard another name: `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must
-// not kill both processes.
+// Gives the guard another name, because `pkill -9 dlock`, and `pkill -9 -f` with dlock's command
+// line, must not kill both processes.
 void Guard::show_itself() {
   for (char* const* word = options_.command; *word; ++word) command_.emplace_back(*word);
   constexpr char name[] = "lock-guard";
@@ -113,24 +113,23 @@ void Guard::show_itself() {
 void Guard::leave() { leave(event::TreeDead{status_, expired_}); }
 
 // Returns whether the program ended by itself under --descendants=release. If an end was requested
-// before, it applies to the whole tree. The guard also waits for a command of --on-lost, which is
-// dlock's own.
+// before, that end applies to the whole tree. The guard also waits for a command of --on-lost,
+// which belongs to dlock.
 bool Guard::has_left_members() const {
   return options_.descendants == Descendants::release && job_ > 0 && !leader_alive_ &&
          helper_ == 0 && !end_requested();
 }
 
-// Called in a turn after the one that reaped the program. What came or was due until then (an order
-// to end, the death of dlock, a deadline) has been seen, and would have set end_requested(). This
-// also means that the backstop did not end the program: it acts 100 ms after such an event.
+// Called in a turn after the one that reaped the program. The guard has seen all that came or was
+// due until then (an order to end, the death of dlock, a deadline), and none of it has set
+// end_requested(). So the backstop did not end the program: it acts 100 ms after such an event.
 //
 // 1. The program ends.  2. dlock dies, an order to end comes or a deadline passes before the next
 //    turn of the guard: the whole tree is ended, as if the program lived.
 //
 // 1. dlock is killed.  2. The program ends.  3. The guard decides here, before the kernel has
-//    closed
-//    dlock's socket: a killed process with several threads does that when the last of them has
-//    ended, and may have continued a stopped guard before. It counts as the next case.
+//    closed dlock's socket. (The kernel closes it when the last thread of dlock has ended, and may
+//    have continued a stopped guard before.) What follows is as in the next case.
 //
 // 1. The guard decides here.  2. dlock dies or a deadline passes: the members live on. The lock is
 //    free when the guard exits, or when its lease ends. A forwarded signal reaches nobody.
@@ -147,12 +146,12 @@ void Guard::leave_members() {
 }
 
 void Guard::leave(const GuardEvent& last) {
-  // Before dlock releases the lock: from now on only dlock's own descriptors hold it.
+  // Do this before dlock releases the lock. From now on only dlock's own descriptors hold it.
   give_up_holds();
-  // Only this message blocks: dlock may be stopped with a full queue, and must get it. If dlock
-  // dies, the call fails at once.
+  // Only this message blocks: dlock may be stopped with a full queue, and must get the message. If
+  // dlock dies, the call fails at once.
   channel_.send_and_wait(last);
-  // Runs while dlock releases the lock. dlock waits for our exit before it exits.
+  // This runs while dlock releases the lock. dlock waits for our exit before it exits.
   cgroup_.remove_after_job();
   ::_exit(0);
 }
@@ -178,7 +177,7 @@ void Guard::obey(Channel::Received& r) {
   }
 }
 
-// A lease that has expired stays expired, whatever a late renewal says: the job got its signal.
+// Takes new deadlines. A late renewal does not undo a loss: the job got its signal.
 void Guard::set_deadlines(const GuardDeadlines& when) {
   const Deadline earlier = std::min(when_.kill_at, when.kill_at);
   when_ = expired_ ? GuardDeadlines{when_.term_at, earlier, when.stop_by} : when;
@@ -190,7 +189,7 @@ void Guard::receive_holds(Channel::Received& r) {
 }
 
 void Guard::start_job(const order::Start& order, const Channel::Received& r) {
-  // Without all descriptors a lock could end before the job.
+  // If a descriptor is missing, a lock could end before the job.
   if (lacks_holds_) return cannot_start({"recvmsg", EMFILE});
   if (failed_)
     return cannot_start(failed_);  // the guard would miss an end, a deadline or an orphan
@@ -217,11 +216,11 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   const int fork_error = errno;
   ::close(error[1]);
   exec_error_.reset(error[0]);
-  // No job either if the Backstop has got the last process that the user may have. Without the
-  // Backstop dlock would silently promise less, and the next process of this user would fail.
+  // There is no job either if the Backstop has got the last process that the user may have. A job
+  // without a Backstop would get less than dlock promises, and the user's next process would fail.
   if (job_ < 0) return cannot_start({"clone", fork_error});
   if (options_.max_run > 0us) run_until_ = later(Clock::now(), options_.max_run);
-  ::setpgid(job_, group_);  // both parent and child call it; after the exec it fails with EACCES
+  ::setpgid(job_, group_);  // parent and child both call this; after the exec it fails with EACCES
   if (group_ == 0) {
     group_ = ::getpgid(job_);
     own_group_ = group_ == job_;  // false if setpgid was refused
@@ -240,8 +239,8 @@ void Guard::cannot_start(const FailedCall& call) {
   leave();
 }
 
-// End of file means that the exec closed the pipe, or that a signal came first. The guard polls the
-// pipe, because an exec may hang on a dead mount.
+// Reads the errno of a failed exec. End of file means that the exec closed the pipe, or that a
+// signal came first. The guard polls the pipe, because an exec may hang on a dead mount.
 void Guard::read_exec_outcome() {
   int e = 0;
   const bool failed = ::read(exec_error_.get(), &e, sizeof e) == static_cast<ssize_t>(sizeof e);
@@ -251,7 +250,7 @@ void Guard::read_exec_outcome() {
 }
 
 // The program's orphans are our children by now; deeper members live below them. If the members are
-// being ended, this names none: they keep the lock only for a moment.
+// being ended, the message names none, because they keep the lock only for a moment.
 void Guard::report_exit() {
   event::JobExited exited{status_};
   if (!end_requested()) {
@@ -280,7 +279,7 @@ void Guard::check_deadlines(Deadline now) {
 }
 
 // The guard enforces --max-run, because dlock may be stopped. It reaps first: a tree that is dead
-// has kept its limit.
+// has not exceeded the limit.
 void Guard::check_max_run(Deadline now) {
   if (now < run_until_) return;
   run_until_ = no_deadline;
@@ -292,8 +291,8 @@ void Guard::check_max_run(Deadline now) {
 
 void Guard::lose(Deadline now) {
   if (options_.on_lost.what == OnLost::Do::exec) {
-    // The helper is one more member of the tree: dlock waits for it, and it is killed with the
-    // tree.
+    // The helper is one more member of the tree: dlock waits for it, and the guard kills it with
+    // the tree.
     helper_child_.emplace(std::vector<std::string>{"sh", "-c", options_.on_lost.command},
                           Child::How{environment_.data(), entry_.signals(), 0}, "/bin/sh");
     helper_ = start_child(*helper_child_, -1);
@@ -305,7 +304,7 @@ void Guard::lose(Deadline now) {
     helper_until_ = later(now, lock_.ttl);
     return;
   }
-  // Any other signal only informs the job: stopped processes stay stopped.
+  // With other values the signal only informs the job, so stopped processes stay stopped.
   const bool ends = options_.on_lost.what == OnLost::Do::kill;
   if (ends) signal_tree(options_.end_signal);
   else signal_tree(options_.on_lost.signal, Stopped::stay);
@@ -317,7 +316,7 @@ void Guard::start_sweep() {
   if (job_ > 0) report(event::Killing{});
 }
 
-// Reaps what has ended. False: waitpid returned ECHILD, the only proof that the tree is dead.
+// Reaps all that have ended. False: waitpid returned ECHILD, the only proof that the tree is dead.
 bool Guard::reap() {
   for (int status = 0;;) {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
@@ -344,10 +343,10 @@ bool Guard::reap() {
   }
 }
 
-// Kills without a pause while the members change, so that a process that forks again and again gets
-// no head start. Members that do not change are dying, in an uninterruptible state, or not ours to
-// kill: the guard signals them again, less and less often. It spares nobody: it holds the locks of
-// runs inside the job until the tree is dead.
+// Kills without a pause while the members change, so that a process that forks again and again
+// gains nothing. Members that do not change are dying, in an uninterruptible state, or not ours to
+// kill. The guard signals them again, less and less often. It spares no member: it holds the locks
+// of runs inside the job until the tree is dead.
 void Guard::sweep_while_anything_changes(bool& alive) {
   std::vector<pid_t> before{0}, now;
   for (; alive; alive = reap()) {
@@ -360,9 +359,9 @@ void Guard::sweep_while_anything_changes(bool& alive) {
   }
 }
 
-// When a stopped group loses the last process outside it that could continue it, the kernel sends
-// HUP and CONT. The guard counts as such a process, so a job whose shell was killed would stay
-// stopped for ever. So the guard sends these signals.
+// Wakes the stopped job when no process is left that could continue it. Usually the kernel does so,
+// with HUP and CONT. But for the kernel the guard is such a process, so a job whose shell was killed
+// would stay stopped for ever.
 void Guard::wake_orphans() {
   if (was_orphaned_ || !group_is_orphaned(dlock_)) return;
   was_orphaned_ = true;
@@ -370,17 +369,17 @@ void Guard::wake_orphans() {
   ::kill(-group_, SIGCONT);
 }
 
-// Delivers a signal that a user sent to dlock. If the job has a group of its own the signal goes to
-// the group, because that is atomic, but only before its leader is reaped: later the group number
-// may be reused. If the job is in dlock's group, which contains pipeline neighbours, it goes to our
-// tree.
+// Delivers a signal that a user sent to dlock. If the job has a group of its own, the signal goes
+// to the group, because that is atomic. It does so only before the group's leader is reaped: later
+// the group number may be reused. If the job is in dlock's group, which contains pipeline
+// neighbours, the signal goes to our tree.
 void Guard::signal_job(int signal) const {
   if (job_ == 0) return;
   if (own_group_ && leader_alive_) {
     ::kill(-job_, signal);
     return;
   }
-  // An interactive shell moves to a group of its own.
+  // An interactive shell moves itself to another group.
   if (leader_alive_ && ::getpgid(job_) != group_) ::kill(job_, signal);
   signal_descendants(children_, group_, signal,
                      std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_walk)}));

@@ -23,17 +23,18 @@ struct GuardedLock {
   Duration ttl{}, kill_after{};
 };
 
-// The job's parent, a process of its own that run() forks before any thread or library exists. Its
-// task is to keep deadlines. It is in the session of the job but in no group that a user signals,
-// it blocks every signal, and it is the subreaper of the whole tree. So it can always act on time,
-// and it inherits every orphan. It ends the tree when a deadline passes or when dlock is gone. It
-// exits only when no member is left; with --descendants=release also when the program has ended.
+// The job's parent, a separate process that run() forks before any thread or library exists. Its
+// first task is to keep deadlines. It is in the session of the job, but in no group that a user
+// signals. It blocks every signal, and it is the subreaper of the whole tree. So it can always act
+// on time, and it inherits every orphan. It ends the tree when a deadline passes or when dlock is
+// gone. It exits only when no member is left; with --descendants=release also when the program has
+// ended.
 //
 // Its second task is to hold `hold_fd`: a lock that ends with a descriptor does not end before the
-// tree. It also holds the locks of runs inside the job, and the guards around it hold ours.
+// tree. The guard also holds the locks of runs inside the job, and the guards around it hold ours.
 //
 // It opens everything that it needs to end the tree before the job exists, so it works even when
-// the system is out of descriptors. If it cannot open all of it there is no job.
+// the system is out of descriptors. If a descriptor is missing, there is no job.
 class Guard {
  public:
   Guard(Channel channel, const Entry& entry, const JobOptions& options, GuardedLock lock,
@@ -79,14 +80,14 @@ class Guard {
   const JobOptions& options_;
   const GuardedLock lock_;
   InnerHolds& inner_;
-  // A copy, because the original memory now holds our process title. It does not change while a
-  // child is about to execute (see start_child).
+  // A copy, because the original memory now contains our process title. The copy does not change
+  // while a child is about to execute (see start_child).
   std::vector<std::string> command_;
   std::optional<Child> job_child_, helper_child_;
-  std::string changes_;  // of the environment
+  std::string changes_;  // the changes to the environment
   std::vector<char*> environment_;
   const OwnChildren children_;
-  FailedCall failed_;  // the first call that failed of those that the guard depends on
+  FailedCall failed_;  // the first failed call among those that the guard depends on
   Timer timer_;
   JobCgroup cgroup_;
   std::optional<Backstop> backstop_;  // exists from the start of the job

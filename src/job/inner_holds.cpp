@@ -12,9 +12,9 @@
 namespace dlock::run {
 namespace {
 
-// Ctrl-Z may stop a dlock for long, while runs in its job begin and end.
+// The queue of a dlock that Ctrl-Z stopped for long, while runs in its job begin and end.
 constexpr int unread_by_dlock = 64;
-// So many descriptors stay free to end the job and to reach the store again.
+// How many descriptors stay free, to end the job and to reach the store again.
 constexpr int reserve = 4;
 
 AbstractAddress address_of(std::string_view run, Killer who) {
@@ -29,22 +29,22 @@ bool is_same_user(int socket) {
   return peer && peer->uid == ::geteuid();
 }
 
-// Whether the error may pass. Any other error means that a sandbox forbids Unix sockets, or that
-// nobody listens any more.
+// Returns whether the error may pass. Any other error means that a sandbox forbids Unix sockets, or
+// that nobody listens any more.
 bool is_scarcity(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS ||
          error == EAGAIN || error == ETOOMANYREFS;
 }
 
-// 0, or an errno.
+// Returns 0 or an errno.
 int send(int socket, const int* fds, std::size_t count) {
   Carrier message;
   message.attached.put(message.header, fds, count);
   return ::sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
 }
 
-// Retries for a fifth of a second at most: other runs of this user may have too many descriptors in
-// sockets at this moment.
+// Retries for a fifth of a second at most, because other runs of this user may have too many
+// descriptors in sockets for a moment.
 template <class Call>
 int retried(Call call) {
   int error = call();
@@ -55,12 +55,12 @@ int retried(Call call) {
   return error;
 }
 
-// Hands the socket to one process. Returns 0, or an errno: unless that is a scarcity, the process
+// Hands the socket to one process. Returns 0 or an errno. If the errno is no scarcity, the process
 // has ended or belongs to another user.
 int offer(const AbstractAddress& address, int kept) {
   const Fd socket(::socket(AF_UNIX, kind, 0));
   if (!socket || ::connect(socket.get(), address.get(), address.size) != 0) return errno;
-  // When the owner of the name has ended anybody may take the name, and everybody knows it.
+  // The name is public: when its owner has ended, any process may take the name.
   return is_same_user(socket.get()) ? send(socket.get(), &kept, 1) : ECONNREFUSED;
 }
 
@@ -95,14 +95,14 @@ FailedCall InnerHolds::listen(std::string_view run, Killer who) {
 
 void InnerHolds::watch(std::vector<pollfd>& out) const {
   for (const HeldLock& h : holds_)
-    out.push_back({h.is_orphan ? -1 : h.socket.get(), 0, 0});  // its end of file alone
+    out.push_back({h.is_orphan ? -1 : h.socket.get(), 0, 0});  // wait only for its end of file
   if (is_full_) return;
   for (const Fd& offer : offers_) out.push_back({offer.get(), POLLIN, 0});
   if (listener_) out.push_back({listener_.get(), POLLIN, 0});
 }
 
-// The inner guard has closed its end of a socket that we hold. Either its job is dead and it has
-// read the duplicates, or it died itself.
+// The inner guard closed its end of a socket that we hold. Then its job is dead and it has read the
+// duplicates, or the guard itself died.
 void InnerHolds::serve() {
   if (is_full_) is_full_ = is_nearly_full();
   std::vector<pollfd> ready;
@@ -134,7 +134,7 @@ void InnerHolds::accept() {
   }
 }
 
-// Peeks at the message to take the socket. The message stays until the connection is closed, so the
+// Peeks at the message to take the socket. The message stays until the connection is closed. So the
 // socket is never lost, even if no descriptor is free for it.
 bool InnerHolds::read(const Fd& offer) {
   Carrier message;
@@ -190,7 +190,7 @@ FailedCall OuterHolders::hand_over(const std::vector<std::string>& runs,
 
 void OuterHolders::job_is_dead() {
   char text = 0;
-  // The kernel closes descriptors that find no room.
+  // The kernel closes received descriptors that find no room.
   while (kept_ && ::recv(kept_.get(), &text, sizeof text, MSG_DONTWAIT) > 0) {}
   kept_.reset();
   our_end_.reset();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A nested run's lock that ends with a descriptor (file, flock, get-lock, for-update, advisory,
-// fence). Whoever ends the outer job kills the inner dlock, the inner guard and the inner job at
-// once, and they die in any order. So every process that may kill the inner job keeps the lock
-// until the inner job is dead: the guard and the dlock of each run around it.
+// Keeps the lock of a nested run that ends with a descriptor (file, flock, get-lock, for-update,
+// advisory, fence). Whoever ends the outer job kills the inner dlock, the inner guard and the inner
+// job at once, and they die in any order. So every process that may kill the inner job keeps the
+// lock until the inner job is dead: the guard and the dlock of each run around it.
 //
-// They keep it without a descriptor of the lock. The inner guard makes a pair of sockets, leaves
-// duplicates of the lock's descriptors unread in one of them, and hands that socket out before its
-// job starts. The duplicates live as long as any process has the socket, or as it is on its way to
-// one, and nobody has read them. When the inner job is dead the inner guard reads them itself: that
-// ends them everywhere, also where a holder is stopped.
+// These processes have no descriptor of the lock itself. The inner guard makes a pair of sockets,
+// and sends duplicates of the lock's descriptors into one of them, which nobody reads. Before its
+// job starts, it hands that socket out. The duplicates live until somebody reads them, or until no
+// process has the socket and no message carries it. When the inner job is dead, the inner guard
+// reads them itself. That ends them everywhere, even if a process that keeps the socket is stopped.
 #pragma once
 #include <poll.h>
 #include <string>
@@ -22,43 +22,43 @@ namespace dlock::run {
 // The two processes of a run that may kill its job.
 enum class Killer { guard, dlock };
 
-// The receiver: in a guard, and in a dlock that has a job. It listens on an abstract Unix socket
+// The receiver, in a guard, and in a dlock that has a job. It listens on an abstract Unix socket
 // whose name has the random id of its run, and takes sockets from processes of the same user. One
-// thread; nothing blocks, and one call does little, whoever connects.
+// thread uses it. Nothing blocks, and each call does little, whoever connects.
 class InnerHolds {
  public:
-  // Call it before there is a guard, so that nobody knows the id yet: EADDRINUSE asks for another
-  // id. Where Unix sockets are forbidden it does nothing, as the runs in the job cannot connect.
+  // Call it before there is a guard, so that nobody knows the id yet. EADDRINUSE: try another id.
+  // Where Unix sockets are forbidden it does nothing: the runs in the job cannot connect either.
   FailedCall listen(std::string_view run, Killer);
-  void watch(std::vector<pollfd>&) const;  // adds what serve() waits for
+  void watch(std::vector<pollfd>&) const;  // adds the descriptors that serve() waits for
   void serve();
-  // Stops listening and gives all of them up: every member of our own job is dead.
+  // Stops listening and drops all sockets, because every member of our own job is dead.
   void clear();
 
  private:
   struct HeldLock {
     Fd socket;
-    bool is_orphan = false;  // its guard died, and nobody knows whether its job is dead
+    bool is_orphan = false;  // its guard died, so nobody knows whether its job is dead
   };
   void accept();
   bool read(const Fd& offer);  // true: nothing more comes
 
   std::vector<HeldLock> holds_;
-  std::vector<Fd> offers_;  // connections on which a socket is to come
+  std::vector<Fd> offers_;  // connections that have not passed a socket yet
   Fd listener_;
-  bool is_full_ = false;  // descriptors are scarce: what comes stays unread, and is kept there
+  bool is_full_ = false;  // no descriptor is free, so nothing is read
 };
 
-// The sender: in a guard.
+// The sender, in a guard.
 class OuterHolders {
  public:
   // Hands the lock to the guard and to the dlock of each of these runs that still lives. Call it
-  // before the job starts. If it fails, there must be no job: the lock could end before the job.
+  // before the job starts. If it fails, start no job: the lock could end before the job.
   //
-  // A run of another user is not asked; nor is one in another network namespace, or where Unix
-  // sockets are forbidden. A dlock that does not take what 64 others sent is passed over.
+  // It skips runs of another user or in another network namespace, and all runs where Unix sockets
+  // are forbidden. It also skips a dlock that has 64 unread messages.
   FailedCall hand_over(const std::vector<std::string>& runs, const std::vector<Fd>& holds);
-  // Our job is dead: the duplicates end.
+  // Ends the duplicates, because our job is dead.
   void job_is_dead();
 
  private:

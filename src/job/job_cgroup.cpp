@@ -19,7 +19,7 @@
 namespace dlock::run {
 namespace {
 
-// Returns the directory of our own cgroup v2, or nothing. Knows both usual mount points: that of
+// Returns the directory of our own cgroup v2, or nothing. It knows both usual mount points: that of
 // cgroup v2 alone, and that of cgroup v2 beside v1 hierarchies.
 std::string own_cgroup() {
   const char* mount = nullptr;
@@ -40,15 +40,15 @@ std::string own_cgroup() {
   return {};
 }
 
-// A nested dlock that was killed may have left its cgroup below ours.
+// Removes a cgroup with the cgroups in it, which nested dlocks that were killed may have left.
 void remove_tree(const std::string& path) {
   if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return;
   for (const std::string& name : names_in(path, DT_DIR)) remove_tree(path + '/' + name);
   ::rmdir(path.c_str());
 }
 
-// In a container without a cgroup of its own another guard may have the same pid. So the PID
-// namespace is part of the name.
+// The PID namespace is part of the name: in a container without a cgroup of its own, another guard
+// may have the same pid.
 constexpr std::string_view prefix = "dlock-";
 std::string suffix() {
   const std::uint64_t space = own_namespace("pid");
@@ -66,10 +66,10 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
 // removes only empty cgroups.
 //
 // Nobody here knows whether a guard in another PID namespace lives. If such a guard has not started
-// its job yet it loses its cgroup, and its job runs without a cgroup.
+// its job yet, it loses its cgroup, and its job runs without a cgroup.
 void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
-  if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // none exists
+  if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // there is none
   for (const std::string& name : names_in(own, DT_DIR)) {
     std::string_view there = name;
     if (!there.starts_with(prefix)) continue;
@@ -95,7 +95,7 @@ JobCgroup JobCgroup::create(pid_t guard) {
       !(errno == EEXIST && ::rmdir(path) == 0 && ::mkdir(path, 0755) == 0))
     return c;
   c.open();
-  if (c.kill_) return c;  // Linux 5.14
+  if (c.kill_) return c;  // since Linux 5.14
   ::rmdir(path);
   return {};
 }

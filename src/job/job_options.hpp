@@ -8,10 +8,10 @@
 
 namespace dlock::run {
 
-// The process group of the job. automatic: dlock's own group if /dev/tty opens, else a new group.
+// The process group of the job. automatic: dlock's own if /dev/tty can be opened, else a new group.
 enum class Group { automatic, same, own };
-// What dlock does with descendants when the command itself has ended. release: it releases the
-// lock, and they go on without it.
+// What dlock does with descendants when the command has ended. release: dlock releases the lock,
+// and they go on without it.
 enum class Descendants { wait, kill, release };
 
 // What dlock does when the lock is lost. Only `kill` keeps the promise that the job is dead before
@@ -28,7 +28,7 @@ struct JobOptions {
   OnLost on_lost;
   Duration max_run{};  // zero: no limit
   Duration min_hold{};
-  int watched = -1;  // a pidfd: when that process ends dlock acts as on TERM; -1: none
+  int watched = -1;  // a pidfd: when that process ends, dlock acts as on TERM; -1: none
   Group group = Group::automatic;
   Descendants descendants = Descendants::wait;
 };

@@ -94,7 +94,7 @@ bool Channel::send_and_wait(const Message& m) {
 int Channel::send_with(const Message& m, std::string_view payload, const std::vector<int>& fds) {
   if (!open()) return EPIPE;
   int tries = 20;
-  for (; unsent(); ::poll(nullptr, 0, 10)) {  // older messages must come before this one
+  for (; unsent(); ::poll(nullptr, 0, 10)) {  // older messages must arrive before this one
     if (!flush()) return EPIPE;
     if (unsent() && --tries < 0) return EAGAIN;
   }
@@ -114,7 +114,7 @@ int Channel::send_with(const Message& m, std::string_view payload, const std::ve
 
 Channel::ReceiveResult Channel::receive(Received& out) {
   if (!open()) return ReceiveResult::closed;
-  static char payload[max_payload];  // shared by all channels: one message at a time
+  static char payload[max_payload];  // one message at a time, so all channels share it
   iovec parts[2] = {{&out.message, sizeof out.message}, {payload, sizeof payload}};
   msghdr h{};
   h.msg_iov = parts;
@@ -123,7 +123,7 @@ Channel::ReceiveResult Channel::receive(Received& out) {
   attached.prepare(h);
   out.attached.clear();
   // If the peer exits before it reads a message of ours, the kernel reports ECONNRESET once, before
-  // the peer's own last messages. They can be read after it.
+  // the peer's own last messages. These can be read after the error.
   ssize_t n = -1;
   for (int attempt = 0; attempt < 2; ++attempt) {
     n = ::recvmsg(fd(), &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);

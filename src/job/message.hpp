@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between dlock and its guard, over a SOCK_SEQPACKET pair that keeps message borders. End
-// of file means that the peer is dead. Neither side waits for a stopped peer, with one exception:
-// the guard's last message, when there is nothing left to guard. Each side uses its end on one
-// thread.
+// Messages between dlock and its guard, over a SOCK_SEQPACKET pair, which keeps messages separate.
+// End of file means that the peer is dead. Neither side waits for a stopped peer, with one
+// exception: the guard's last message, when there is nothing left to guard. Each side uses its end
+// on one thread.
 #pragma once
 #include <string_view>
 #include <type_traits>
@@ -18,7 +18,7 @@ namespace order {
 
 // Carries descriptors to hold that do not fit into Start, which follows.
 struct HoldFds {};
-// Start the job. The payload is its environment; descriptors to hold may come with the message.
+// Start the job. The payload is its environment. Descriptors to hold may come with the message.
 struct Start {
   bool same_group = false;
   GuardDeadlines when{};
@@ -26,8 +26,8 @@ struct Start {
 struct Deadlines {
   GuardDeadlines when;
 };
-// Signal the job's group, or every member of the tree. It carries the deadlines, because dlock may
-// be stopped before it sends another message.
+// Signal the job's group, or every member of the tree. The message carries the deadlines, because
+// dlock may be stopped before it sends another one.
 struct Signal {
   GuardDeadlines when;
   int number;
@@ -55,24 +55,24 @@ class Channel {
   void close() { fd_.reset(); }
 
   // False: the peer is dead. If the queue of a stopped peer is full, the message is kept here, in
-  // order, and flush() sends it. A newer message replaces an older one of the same kind if only the
-  // last counts, so there are never many.
+  // order, and flush() sends it. Of some kinds only the last message counts: a newer one replaces
+  // an older one, so there are never many.
   bool send(const Message&);
   bool flush();  // call it while `unsent()` and the descriptor is writable
   bool unsent() const noexcept { return !unsent_.empty(); }
-  bool send_and_wait(const Message&);  // the same, but blocks while the peer's queue is full
+  bool send_and_wait(const Message&);  // like send(), but blocks while the peer's queue is full
 
   // Sends one message with its payload and descriptors, at once or not at all. Descriptors beyond
   // the limit of one message go ahead in HoldFds. Returns 0 or an errno: EAGAIN if the peer has not
-  // read earlier messages, EPIPE or ECONNRESET if it is dead, ETOOMANYREFS if too many descriptors
-  // of this user are in sockets, EMSGSIZE. It retries errors that may pass for a fifth of a second
-  // at most.
+  // read earlier messages, EPIPE or ECONNRESET if the peer is dead, ETOOMANYREFS if too many
+  // descriptors of this user are in sockets, EMSGSIZE. It retries errors that may pass for a fifth
+  // of a second at most.
   int send_with(const Message&, std::string_view payload, const std::vector<int>& fds);
 
-  // A payload longer than max_payload is truncated, and `is_truncated` is set.
+  // A received message. A payload longer than max_payload is cut, and `is_truncated` is set.
   struct Received {
     Message message{};
-    std::string_view payload;  // valid until this process receives again, by any channel
+    std::string_view payload;  // valid until this process receives the next message, on any channel
     std::vector<Fd> attached;
     bool misses_fds = false;  // some attached descriptors could not be opened here (EMFILE)
     bool is_truncated = false;

@@ -25,8 +25,8 @@ std::vector<pid_t> children_of(pid_t pid) {
   return found;
 }
 
-// After `unshare --pid --fork` without --mount-proc, /proc still shows the processes outside, and
-// their pids differ from ours.
+// Returns whether /proc is of our PID namespace. After `unshare --pid --fork` without --mount-proc,
+// /proc still shows the processes outside, and their pids differ from ours.
 bool proc_is_of_our_namespace() {
   char text[16];
   const ssize_t n = ::readlink("/proc/self", text, sizeof text);
@@ -62,7 +62,7 @@ void read_pids(int fd, std::vector<pid_t>& out) {
   if (number > 0) out.push_back(number);
 }
 
-// Avoids printf and scanf: each costs half a dozen page faults at the start of a run.
+// Avoids printf and scanf: each costs half a dozen page faults when a run starts.
 std::string proc_path(pid_t pid, std::string_view rest) {
   return "/proc/" + std::to_string(pid).append(rest);
 }
@@ -91,7 +91,7 @@ std::uint64_t own_namespace(std::string_view kind) {
 std::optional<ProcessStat> process_stat(pid_t pid) {
   const std::string text = read_beginning(proc_path(pid, "/stat"));
   std::string_view rest = text;
-  const auto name_end = rest.rfind(')');  // the name may contain anything
+  const auto name_end = rest.rfind(')');  // the name may contain any character
   if (name_end == rest.npos) return std::nullopt;
   rest.remove_prefix(name_end + 1);
   const auto to_next = [&] {
@@ -137,7 +137,7 @@ bool is_ancestor(const ProcessId& wanted) {
   return false;
 }
 
-// If a process on the way dies during the walk, its children move up: then the walk is repeated.
+// If a process on the way dies during the walk, its children move up, so the walk is repeated.
 bool is_descendant(pid_t pid) {
   const pid_t us = ::getpid();
   for (int tries = 0; tries < 3; ++tries) {
@@ -179,7 +179,7 @@ void signal_descendants(const OwnChildren& own, pid_t group, int signal, Deadlin
   const std::vector<pid_t> list = own.list();
   const std::unordered_set<pid_t> children(list.begin(), list.end());
   const auto wanted = [&](pid_t p) { return group == 0 || ::getpgid(p) == group; };
-  // Collects all before it signals any: a dying process hands its children to us, and the walk
+  // Collect all before signalling any: the children of a dying process become ours, and the walk
   // would miss them there.
   const std::vector<pid_t> all = descendants_of(::getpid(), until);
   for (const pid_t p : list)

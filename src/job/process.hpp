@@ -15,7 +15,7 @@
 
 namespace dlock::run {
 
-// A system call that failed and that a run depends on: dlock starts no job then.
+// A system call that a run depends on, and that failed. Then dlock starts no job.
 struct FailedCall {
   const char* name = nullptr;  // null: no call failed
   int error = 0;
@@ -35,12 +35,12 @@ struct ProcessStat {
   ProcessId id;
   pid_t parent = 0, group = 0, session = 0;
 };
-std::optional<ProcessStat> process_stat(pid_t);  // nothing: no such process, or no /proc
+std::optional<ProcessStat> process_stat(pid_t);  // nothing: there is no such process, or no /proc
 
-// Sets Identity::process, which says exactly which process this is.
+// Sets Identity::process, which identifies this process exactly.
 void identify(Identity&);
-// Returns whether the process of an identity lives. unknown: it is of another host or namespace, or
-// its identity does not say which process it is.
+// Returns whether the process of an identity lives. unknown: it is on another host or in another
+// namespace, or the identity does not identify a process.
 enum class Presence { lives, ended, unknown };
 Presence find_process(const Identity&);
 
@@ -51,7 +51,7 @@ std::string proc_path(pid_t, std::string_view rest);  // the path of a file belo
 std::string read_beginning(const std::string& path);
 // Returns the entries of a directory that have this type (DT_DIR...) and no leading dot.
 std::vector<std::string> names_in(const std::string& path, unsigned char type);
-// Returns the inode of our namespace; `kind` is "pid" or "net". 0: unknown.
+// Returns the inode number of our namespace; `kind` is "pid" or "net". 0: unknown.
 std::uint64_t own_namespace(std::string_view kind);
 
 // Reads all pids of an open list of the kernel, such as cgroup.procs.
@@ -59,7 +59,7 @@ void read_pids(int fd, std::vector<pid_t>& out);
 
 // The children of this process's first thread, which also inherits orphans. The list is opened
 // once, so that reading it later needs no descriptor. The kernel may skip entries while children
-// die: an empty list proves nothing. Only ECHILD from waitpid proves that there are no children.
+// die, so an empty list proves nothing. Only ECHILD from waitpid proves that there are no children.
 class OwnChildren {
  public:
   OwnChildren();  // opens the list of the calling process; after a fork the child opens its own
@@ -72,17 +72,17 @@ class OwnChildren {
   Fd list_;
 };
 
-// Returns the descendants of `root` that it finds in that time, parents before children. The kernel
-// may skip some, as above. Needs descriptors.
+// Returns the descendants of `root`, parents before children, as many as it finds in that time. The
+// kernel may skip some, as above. It needs free descriptors.
 std::vector<pid_t> descendants_of(pid_t root, Deadline until);
 
 // Returns whether the process that has this pid now is a descendant of ours.
 bool is_descendant(pid_t);
 
-// Signals our descendants in `group` (0: all of them), as far as it gets in that time. A child's
-// pid cannot be reused before we reap it. A deeper process is pinned by a pidfd and then checked
-// again, because its pid may have been reused since the walk. Without free descriptors it reaches
-// only the children.
+// Signals our descendants in `group` (0: all of them), as many as the time allows. A child's pid
+// cannot be reused before we reap it. The pid of a deeper process may have been reused since the
+// walk, so a pidfd pins it, and it is checked again. Without free descriptors only the children get
+// the signal.
 void signal_descendants(const OwnChildren&, pid_t group, int signal, Deadline until);
 
 // Sends KILL to these children of ours. It needs no pidfd. Deeper members become our children when

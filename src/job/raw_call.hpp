@@ -7,8 +7,8 @@
 namespace dlock::run {
 
 // Makes a system call without a library: it needs no page of libc, and does not change errno.
-// Returns -errno on failure. On processors other than x86-64 and AArch64 it calls syscall(2) of
-// libc. The Backstop's thread and a child before its exec use it.
+// Returns -errno on failure. The Backstop's thread and a child before its exec use it. On
+// processors other than x86-64 and AArch64 it calls syscall(2) of libc.
 #if defined(__x86_64__)
 [[gnu::always_inline]] inline long raw_call(long number, long a = 0, long b = 0, long c = 0,
                                             long d = 0, long e = 0) {

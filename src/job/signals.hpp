@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signals: their kinds, pending signals, and the terminal that sends some. The main threads of
-// dlock and of the guard use it, with the signals blocked. Nothing here can fail.
+// dlock and of the guard use these functions, with the signals blocked. Nothing here can fail.
 #pragma once
 #include <sys/types.h>
 #include <termios.h>
@@ -9,8 +9,8 @@
 
 namespace dlock::run {
 
-// timeout(1) signals its child and then its group, and means one signal. So the same signal counts
-// once within this time.
+// Within this time a repeated signal counts once: timeout(1) signals its child and then its group,
+// but means one signal.
 inline constexpr Duration same_request = std::chrono::milliseconds{100};
 
 inline bool is_ending_signal(int signal) noexcept {
@@ -24,19 +24,19 @@ inline bool ignored_by_default(int signal) noexcept {
 }
 
 // Returns whether no process could continue the group of `member` (dlock) if the group stopped. The
-// kernel's own check does not work here: it counts the guard, the job's parent in another group of
-// the session, as such a process. So this checks only dlock's ancestors.
+// kernel's own check does not work here: for the kernel the guard, the job's parent in another
+// group of the session, is such a process. So this checks only dlock's ancestors.
 bool group_is_orphaned(pid_t member);
 
-// For blocked signals.
+// is_pending() and deliver_pending() are for blocked signals.
 bool is_pending(int signal);
 void drop_pending(int signal);
-void deliver_pending(int signal);  // unblocks it for a moment
+void deliver_pending(int signal);  // unblocks the signal for a moment
 // Stops or dies by the default action of `signal`. A pending CONT cancels a stop.
 void default_action(int signal);
 
-// A controlling terminal and its modes at dlock's start. dlock restores them when it killed the
-// job, which could not do it itself.
+// A controlling terminal and its modes at dlock's start. If dlock killed the job, dlock restores
+// the modes, because the job could not.
 class TerminalModes {
  public:
   explicit TerminalModes(int tty);  // -1: no terminal

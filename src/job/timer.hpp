@@ -9,8 +9,8 @@
 
 namespace dlock::run {
 
-// One absolute alarm on CLOCK_BOOTTIME, as a descriptor for poll(2), whose own timeout stands still
-// during a suspend. Use it on one thread. Check failed() before you rely on it.
+// One absolute alarm on CLOCK_BOOTTIME, as a descriptor for poll(2). (The timeout of poll(2) itself
+// stands still during a suspend.) Use it on one thread. Check failed() before you rely on it.
 class Timer {
  public:
   Timer() : fd_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {
@@ -18,9 +18,9 @@ class Timer {
     else if (!set(no_deadline)) failed_ = {"timerfd_settime", errno};
   }
   int fd() const noexcept { return fd_.get(); }
-  // The call that failed when the constructor tried the timer: then no alarm would come.
+  // Returns the call that failed when the constructor tried the timer. Then no alarm would come.
   const FailedCall& failed() const noexcept { return failed_; }
-  void arm(Deadline at) {  // no_deadline turns it off
+  void arm(Deadline at) {  // no_deadline switches the alarm off
     if (at != armed_ && set(at)) armed_ = at;
   }
   void drain() {

@@ -27,7 +27,7 @@ struct AbstractAddress {
   socklen_t size;
 };
 
-// Returns the process at the other end: the one that connected, or that called listen(2).
+// Returns the process at the other end: the one that connected or called listen(2).
 inline std::optional<ucred> peer_of(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -36,7 +36,7 @@ inline std::optional<ucred> peer_of(int socket) {
 }
 inline bool is_trusted(const ucred& peer) { return peer.uid == ::geteuid() || peer.uid == 0; }
 
-inline constexpr std::size_t most_attached = 253;  // the kernel's SCM_MAX_FD
+inline constexpr std::size_t most_attached = 253;  // the SCM_MAX_FD of the kernel
 
 // The control data of one message. It must live as long as the msghdr that points to it.
 class Attached {
@@ -54,7 +54,7 @@ class Attached {
     std::memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
   }
   // For receiving: call prepare() before recvmsg(), and take() after it. Descriptors that could not
-  // be opened are lost; then the kernel sets MSG_CTRUNC.
+  // be opened are lost, and the kernel sets MSG_CTRUNC.
   void prepare(msghdr& h) {
     h.msg_control = control_;
     h.msg_controllen = sizeof control_;
@@ -81,7 +81,7 @@ struct Carrier {
     header.msg_iov = &part_;
     header.msg_iovlen = 1;
   }
-  Carrier(const Carrier&) = delete;  // it points into itself
+  Carrier(const Carrier&) = delete;  // the object contains pointers into itself
   Carrier& operator=(const Carrier&) = delete;
 
   msghdr header{};

@@ -91,11 +91,10 @@ Outcome acquire(const Plan& given, const GrantSink& sink) {
   return supervise(plan, entry, *new Output(plan), how);
 }
 
-// `acquire --keep`: two processes. The one that the user started waits for the grant, prints it and
-// ends; the other, forked before any thread or library exists, acquires the lock and keeps it.
+// `acquire --keep` has two processes. The process that the user started waits for the grant, prints
+// it and ends. The keeper, forked before any thread or library exists, acquires and keeps the lock.
 //
-//   started by the user                        keeper (its own session; stdin and stdout are
-//   /dev/null from the start)
+//   started by the user                        keeper (own session; stdin, stdout: /dev/null)
 //        | <------------- text ------------------ granted
 //        | prints it --------- '1' ------------->  goes on alone: stderr is /dev/null too
 //        | '0', or dead ----------------------->  releases the lock
