@@ -360,8 +360,8 @@ void Guard::sweep_while_anything_changes(bool& alive) {
 }
 
 // Wakes the stopped job when no process is left that could continue it. Usually the kernel does so,
-// with HUP and CONT. But for the kernel the guard is such a process, so a job whose shell was killed
-// would stay stopped for ever.
+// with HUP and CONT. But for the kernel the guard is such a process, so a job whose shell was
+// killed would stay stopped for ever.
 void Guard::wake_orphans() {
   if (was_orphaned_ || !group_is_orphaned(dlock_)) return;
   was_orphaned_ = true;

@@ -154,9 +154,9 @@ void Supervisor::step(const Event& e, Deadline now) {
   for (const Action& a : policy_.step(e, now)) perform(a);
 }
 
-// Stops dlock because the job was stopped. When the job goes on, the guard reports it and then sends
-// us CONT. That CONT cancels a pending stop. If the CONT came before the stop was pending, the
-// guard's message is here already, and this function reads it.
+// Stops dlock because the job was stopped. When the job goes on, the guard reports it and then
+// sends us CONT. That CONT cancels a pending stop. If the CONT came before the stop was pending,
+// the guard's message is here already, and this function reads it.
 //
 // 1. dlock checks for a CONT and for messages of the guard.  2. The user's CONT comes.  3. dlock
 //    makes its stop pending, which drops the CONT: dlock stays stopped until the next CONT. (A
