@@ -13,7 +13,7 @@
 
 namespace dlock::bench {
 
-// connecting: each client connects; warming and measuring: it works; over: it ends.
+// connecting: each client connects. warming and measuring: the clients work. over: they end.
 enum class Phase : std::uint8_t { connecting, warming, measuring, over };
 
 class Arena {
@@ -24,7 +24,7 @@ class Arena {
   const Target& target;
   const Scenario scenario;
 
-  // All clients of a contended key share one ledger; in scenarios without contention each client
+  // All clients of a contended key share one ledger. In scenarios without contention each client
   // has its own.
   Ledger& ledger(unsigned client) { return *ledgers_[contended(scenario) ? 0 : client]; }
   // A client's number in its ledger.
@@ -34,19 +34,19 @@ class Arena {
   void enter(Phase);
   void wait_while_connecting() const { phase_.wait(Phase::connecting); }
   bool over() const noexcept { return phase() == Phase::over; }
-  // the start of measuring
+  // when measuring begins
   Deadline start() const noexcept {
     return Deadline{Nanoseconds{start_.load(std::memory_order_relaxed)}};
   }
-  // the start of the warm-up
+  // when the warm-up begins
   Deadline begin() const noexcept {
     return Deadline{Nanoseconds{begin_.load(std::memory_order_relaxed)}};
   }
 
   int stop_fd() const noexcept { return stop_.get(); }    // readable once it is over
-  int event_fd() const noexcept { return event_.get(); }  // readable: look at everything below
-  // False: --ops operations have begun. `counts`: whether this operation is measured; with --ops
-  // the warm-up's are not.
+  int event_fd() const noexcept { return event_.get(); }  // readable: check everything below
+  // False: --ops operations have begun, so begin no other. `counts`: whether this operation is
+  // measured. With --ops, operations of the warm-up do not count.
   bool begin_op(bool& counts);
   bool ops_are_over() const noexcept {
     return plan.ops > 0 && ops_left_.load(std::memory_order_relaxed) <= 0;
@@ -63,14 +63,14 @@ class Arena {
   void count_wait(Nanoseconds);
   void count_use(const Counters& from, const Counters& to);
 
-  // Called by the watching thread.
+  // The watching thread calls it.
   bool all_ready() const noexcept { return ready == plan.clients; }
   bool all_left() const noexcept { return left == plan.clients; }
   std::optional<Error> fatal_error() const;
   Ledger::Tally tally() const;
-  void add_to(Figures&, double seconds) const;  // call it when all clients have left
+  void add_to(Figures&, double seconds) const;  // call it after all clients have left
 
-  std::atomic<unsigned> ready{0}, left{0};  // numbers of clients
+  std::atomic<unsigned> ready{0}, left{0};  // how many clients are ready, and how many have left
   std::atomic<bool> violated{false};
   std::atomic<std::uint64_t> grants{0}, errors{0};
 
@@ -84,7 +84,7 @@ class Arena {
   std::atomic<std::uint64_t> requests_{0}, wakeups_{0};
   std::array<Histogram, latencies> latency_;
   std::vector<std::uint64_t> per_client_;
-  // hand-offs, or acquisitions in a scenario without hand-offs
+  // Hand-offs or, in a scenario without hand-offs, acquisitions.
   std::shared_ptr<Timeline> timeline_ = std::make_shared<Timeline>();
   mutable std::mutex mutex_;
   std::optional<Error> fatal_, first_error_;

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t stack_size = 1 << 20;  // of a client's thread, so that hundreds fit
+constexpr std::size_t stack_size = 1 << 20;  // of each client's thread: small, so that hundreds fit
 constexpr unsigned bare_commands = 200;
 constexpr Duration to_connect = 30s;
 constexpr unsigned removal_tries = 3;
@@ -198,7 +198,7 @@ std::vector<Key> Bench::keys_of_run(const Target& t) const {
   return keys;
 }
 
-// Removes, by name, the keys that this run can have written. Other keys may have appeared below our
+// Removes, by name, the keys that this run may have written. Other keys may have appeared below our
 // prefix meanwhile; they stay.
 Result<void> Bench::erase(const Target& t) const {
   TRY(backend, t.open(plan_.op_timeout, -1));
@@ -217,8 +217,8 @@ Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   return std::optional<std::string>{};
 }
 
-// Checks each target again when all are done: a request sent before its connection broke may be
-// carried out late, and its key must be removed again. Returns what could not be removed.
+// Removes our keys, and checks each target again when all are done: the store may have carried out
+// late a request that was sent before its connection broke. Returns what could not be removed.
 std::vector<std::string> Bench::clean() {
   progress_.report("removing what was written");
   std::vector<std::string> failures;

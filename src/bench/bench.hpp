@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of bench/. The command line checks everything before it makes a Plan.
+// The interface of bench/. The command line makes a Plan only after it has checked everything.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,14 +12,14 @@ namespace dlock::bench {
 
 // A backend and a recipe, under the prefix of this run.
 struct Target {
-  // its family: "redis"; with a number if another URL has the same family: "redis#2"
+  // The family, "redis"; with a number if another URL has the same family, "redis#2".
   std::string backend;
   std::string recipe;
-  // the prefix of this target's keys, so that two recipes of one store use different keys
+  // The prefix of this target's keys, so that two recipes of one store use different keys.
   std::string tag;
   const Traits* traits = nullptr;
-  std::function<Duration(Duration ttl)> proven_of;  // null: the clock's drift alone counts
-  // on this host, through the network stack
+  std::function<Duration(Duration ttl)> proven_of;  // null: subtract only the clock's drift
+  // the server is on this host, and reached through the network stack
   bool loopback = false;
   // may be called by several threads at once
   Opener open;
@@ -33,16 +33,16 @@ struct Plan : Measurement {
   bool quiet = false;
 };
 
-// The length of the warm-up before a measurement. It is not measured.
+// Returns the length of the warm-up before a measurement. The warm-up is not measured.
 constexpr Duration warm_up(const Plan& p) noexcept {
   return std::min<Duration>(std::chrono::seconds{1}, p.duration / 5);
 }
 
 // Measures every scenario on every target, `repeat` times. Targets take turns, so that a change of
-// this machine's speed affects all of them. Call it before any thread exists; no thread is left
-// when it returns. Everything written to the stores is removed in every case. A signal ends it
-// early (Report::signal), and so does the first violation of exclusion. An Error: the prefix is not
-// empty (usage), or a store cannot be reached.
+// this machine's speed affects all of them. Call it before any thread exists; when it returns, no
+// thread is left. It removes everything that it wrote to the stores, in every case. A signal ends
+// it early (Report::signal), and so does the first violation of exclusion. An Error: the prefix is
+// not empty (usage), or a store cannot be reached.
 Result<Report> run(const Plan&);
 
 }  // namespace dlock::bench

@@ -51,7 +51,7 @@ void BenchClient::nap_until(Deadline t) {
   while (!arena_.over() && Clock::now() < t) wait_until({&stop, 1}, t);
 }
 
-// Requests of the warm-up are not counted.
+// Forgets the requests of the warm-up when measuring begins.
 void BenchClient::note_phase() {
   if (!at_start_ && measuring()) at_start_ = backend_->counters();
 }
@@ -63,7 +63,7 @@ bool BenchClient::open() {
     return false;
   }
   backend_ = std::move(*opened);
-  // this connects
+  // the first request connects
   const auto reached =
       backend_->check(key_of(arena_.target, arena_.scenario, id_), FencingToken{1});
   if (reached || arena_.over()) return true;
@@ -84,9 +84,9 @@ Request BenchClient::request(unsigned lease) {
   return r;
 }
 
-// When the next acquisition should begin. With a rate, it is a time of the schedule, even if it has
-// passed: the delay counts as latency. Otherwise a slow store would get fewer requests just while
-// it is slow (coordinated omission).
+// Returns when the next acquisition should begin. With a rate, that is a time of the schedule, even
+// if it has passed, so the delay counts as latency. Otherwise a slow store would get fewer requests
+// just while it is slow (coordinated omission).
 std::optional<Deadline> BenchClient::next_start() {
   if (arena_.plan.rate == 0) return Clock::now();
   const std::uint64_t n = requested_++ * arena_.plan.clients + id_;
@@ -98,7 +98,7 @@ std::optional<Deadline> BenchClient::next_start() {
   return arena_.over() ? std::nullopt : std::optional(due);
 }
 
-// nullopt: no grant; the client has left the queue.
+// nullopt: no grant, and the client has left the queue.
 std::optional<Granted> BenchClient::acquire(const Request& r) {
   auto waiter = backend_->enqueue(r);
   if (!waiter) {
@@ -157,7 +157,7 @@ void BenchClient::take_and_release() {
     }
     if (hold > 0us) nap_until(later(at, hold));
     else if (contended(arena_.scenario))
-      ::sched_yield();  // lets another client run and look for overlaps, even on one processor
+      ::sched_yield();  // let another client run and look for overlaps, even on one processor
     const Deadline ending = Clock::now();
     ledger_.ending(number_, ending);
     release(granted->lease);

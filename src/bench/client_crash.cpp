@@ -21,8 +21,8 @@ Request request(const Plan& plan, const Target& target) {
   return r;
 }
 
-// The forked process. It writes "+TOKEN DEADLINE" or an error, keeps the lease alive until it is
-// killed, and writes such a line for each renewal.
+// The forked process: it writes "+TOKEN DEADLINE" or an error, renews the lease until it is killed,
+// and writes such a line for each renewal.
 [[noreturn]] void hold(const Plan& plan, const Target& target, int to) {
   const auto report = [to](const std::string& line) {
     (void)!::write(to, line.data(), line.size());
@@ -47,7 +47,7 @@ Request request(const Plan& plan, const Target& target) {
 // A child that dies with this object, and with this process.
 class Holder {
  public:
-  // Blocks Ctrl-C in the child: the parent handles it, and kills the child.
+  // Blocks Ctrl-C in the child: the parent handles the signal, and kills the child.
   Holder(const Plan& plan, const Target& target) {
     int ends[2] = {-1, -1};
     if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK)) return;
@@ -64,7 +64,7 @@ class Holder {
   Holder(const Holder&) = delete;
   Holder& operator=(const Holder&) = delete;
 
-  // The child's next line; empty: none came in time, or a signal did.
+  // Returns the child's next line; empty: no line came in time, or a signal came.
   std::string line(Deadline until, int signal_fd) {
     for (;;) {
       if (const std::size_t end = said_.find('\n'); end != said_.npos) {
@@ -93,7 +93,7 @@ class Holder {
   pid_t pid_ = -1;
 };
 
-// The end of the lease in a line of a Holder.
+// Returns the end of the lease from a line of a Holder.
 Deadline deadline_in(const std::string& line) {
   const std::size_t at = line.find(' ');
   return Deadline{Clock::duration{at == line.npos ? 0 : std::strtoll(&line[at], nullptr, 10)}};

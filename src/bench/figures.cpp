@@ -6,7 +6,7 @@
 namespace dlock::bench {
 namespace {
 
-// A number with three digits; it has a fraction only where three digits leave room.
+// Returns a number with three digits. It has a fraction only if the whole part has fewer.
 std::string three(double v) {
   return v < 9.995   ? fmt::format("{:.2f}", v)
          : v < 99.95 ? fmt::format("{:.1f}", v)

@@ -25,7 +25,7 @@ struct Quantile {
 inline constexpr std::array<Quantile, 5> quantiles{
     {{"p50", 50'000}, {"p90", 90'000}, {"p99", 99'000}, {"p999", 99'900}, {"max", 100'000}}};
 
-// The median; of an even number of values the mean of the middle two; 0 without values.
+// Returns the median: of an even number of values the mean of the middle two; 0 without values.
 double median(std::vector<double> values) noexcept;
 
 struct Figures : Ledger::Tally {
@@ -42,9 +42,9 @@ struct Figures : Ledger::Tally {
   std::vector<std::uint64_t> per_client;
   std::uint64_t requests = 0, wakeups = 0, errors = 0, starved = 0;
   bool wakes = false;          // false: waiters poll, so wake-ups mean nothing
-  Nanoseconds longest_wait{};  // including waiters at the end
+  Nanoseconds longest_wait{};  // waiters at the end count, too
   std::string first_error;
-  Duration renew_every{};  // renew: the interval of one lease
+  Duration renew_every{};  // scenario renew: the renewal interval of one lease
   std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
 
   const Histogram& of(Latency l) const noexcept { return latency[static_cast<std::size_t>(l)]; }
@@ -54,17 +54,17 @@ struct Figures : Ledger::Tally {
     return grants ? static_cast<double>(requests) / static_cast<double>(grants) : 0;
   }
   std::optional<double> wakeups_per_grant() const noexcept;
-  // renew: the number of leases that this many clients can keep alive
+  // Scenario renew: returns how many leases this number of clients can keep alive.
   std::optional<double> leases_kept() const noexcept;
   bool violated() const noexcept { return overlaps > 0 || inversions > 0; }
-  bool no_samples() const noexcept;  // measured, but without a sample
+  bool no_samples() const noexcept;  // returns whether it was measured, but has no sample
 };
 
 struct Report {
   std::int64_t began = 0;  // microseconds since 1970
   Host host;
   std::vector<Figures> runs;  // by scenario, then by target, in the order asked for
-  // each backend with the versions of its servers, as far as they report them
+  // Each backend with the versions of its servers, if the servers report them.
   std::vector<std::string> servers;
   std::vector<std::string> notes;
   std::vector<std::string> left;  // what could not be removed
@@ -73,7 +73,7 @@ struct Report {
   bool without_samples() const noexcept;  // whether a run has no samples
 };
 
-// "41 210", "590", "3.4": at least three digits, with spaces between thousands
+// "41 210", "590", "3.4": three digits or more, with spaces between thousands.
 std::string grouped(double number);
 std::string short_time(Nanoseconds n);  // "92.0µs", "1.21ms", "4.50s": three digits
 std::string ratio(double r);            // "4.2", "13", "1.0"

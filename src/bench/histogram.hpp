@@ -12,11 +12,11 @@ namespace dlock::bench {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-// Durations from 1 ns to 2^42 ns (73 min; longer ones count as 2^42) in buckets whose width grows
-// with the value, after Tene's HdrHistogram. There are 64 buckets per power of two, so
-// percentile(), which returns the middle of a bucket, is at most 1/128 = 0.8 % off. Min and max are
-// exact. It takes 20 KiB for any number of samples. Several threads may call record() at once; the
-// other functions require that all recording is over.
+// A histogram of durations from 1 ns to 2^42 ns (73 min; longer ones count as 2^42), after Tene's
+// HdrHistogram. The width of a bucket grows with the value: there are 64 buckets per power of two.
+// So percentile(), which returns the middle of a bucket, is at most 1/128 = 0.8 % off. Min and max
+// are exact. It takes 20 KiB for any number of samples. Several threads may call record() at once.
+// Call the other functions when all recording is over.
 class Histogram {
  public:
   Histogram();
@@ -28,8 +28,8 @@ class Histogram {
     return Nanoseconds{count_ ? static_cast<std::int64_t>(min_) : 0};
   }
   Nanoseconds max() const noexcept { return Nanoseconds{static_cast<std::int64_t>(max_)}; }
-  // The smallest value v such that at least `per_100000` of 100000 samples are <= v: 50000 gives
-  // the median. 0 without samples.
+  // Returns the smallest value v such that at least `per_100000` of 100000 samples are <= v; 50000
+  // gives the median. 0 without samples.
   Nanoseconds percentile(std::uint32_t per_100000) const noexcept;
 
  private:

@@ -7,7 +7,7 @@ namespace dlock::bench {
 
 struct Host {
   std::string name, system, kernel, machine;
-  std::string processor;  // its model; empty: the kernel does not name it
+  std::string processor;  // its model; empty: the kernel does not report it
   long processors = 0;
 };
 Host this_host();

@@ -32,7 +32,7 @@ void Ledger::check_exclusion(unsigned client, const Lease& lease, Deadline at) {
   std::size_t permits = 0;
   const Hold* against = nullptr;
   for (auto h = holds_.begin(); h != holds_.end();) {
-    if (h->client == client || h->deadline < at) {  // an expired lease excludes no other
+    if (h->client == client || h->deadline < at) {  // an expired lease does not exclude others
       tally_.late += h->client != client;
       h = holds_.erase(h);
       continue;
@@ -50,9 +50,9 @@ void Ledger::check_exclusion(unsigned client, const Lease& lease, Deadline at) {
                    against->client, against->token, static_cast<char>(against->mode)));
 }
 
-// Shared holders may note their grants in another order than the store's. So a shared grant must
-// only be above the tokens noted before its request, and above every exclusive grant. An exclusive
-// grant comes when all earlier grants have ended, so it must be above all tokens.
+// Shared holders may note their grants in another order than the store's. So the token of a shared
+// grant must be above the tokens noted before its request, and above those of all exclusive grants.
+// An exclusive grant comes when all others have ended, so its token must be above all others.
 void Ledger::check_token(const Client& c, unsigned client, const Lease& lease) {
   const FencingToken floor =
       lease.mode == Mode::exclusive ? newest_ : std::max(c.floor, newest_exclusive_);
@@ -83,7 +83,7 @@ std::optional<Nanoseconds> Ledger::granted(unsigned client, const Lease& lease, 
 
   if (room_.empty()) return std::nullopt;
   const Deadline made = room_.front();
-  if (lease.mode != Mode::shared) room_.pop_front();  // readers enter together
+  if (lease.mode != Mode::shared) room_.pop_front();  // readers enter together, so the room stays
   return c.requested < made && at >= made ? std::optional<Nanoseconds>(at - made) : std::nullopt;
 }
 

@@ -13,18 +13,18 @@
 
 namespace dlock::bench {
 
-// The record that all clients of one key write at the time of the event; it does not rely on the
-// store. A client notes a grant after its reply, and the end before its release request. So two
-// holds that overlap here did overlap. Thread-safe; never waits for a store.
+// The record of all holds of one key. Its clients write it at the time of the event, and it does
+// not rely on the store. A client notes a grant after its reply, and the end before its release
+// request. So two holds that overlap here did overlap. Thread-safe; never waits for a store.
 class Ledger {
  public:
   struct Tally {
-    // grants while a conflicting hold went on that had not passed its deadline
+    // Grants during a conflicting hold that had not passed its deadline.
     std::uint64_t overlaps = 0;
-    std::uint64_t inversions = 0;  // tokens that are not greater than required
-    // holds that went on past their own deadline, as the next holder found; not overlaps
+    std::uint64_t inversions = 0;  // tokens that are too low
+    // Holds that went on past their own deadline, as the next holder found. They are no overlaps.
     std::uint64_t late = 0;
-    // the most grants to clients that had asked later than one waiting client
+    // The most grants to clients that had asked later than one waiting client.
     std::uint64_t max_overtakes = 0;
     std::string first_violation;  // the first overlap or inversion, as text
 
@@ -36,13 +36,13 @@ class Ledger {
 
   void requested(unsigned client, Deadline at);
   void gave_up(unsigned client);
-  // `at`: the time of the reply. Returns the hand-off if this client was waiting: the time since
-  // the end that made room for this grant.
+  // `at`: the time of the reply. If this client was waiting, it returns the hand-off: the time
+  // since the end that made room for this grant.
   std::optional<Nanoseconds> granted(unsigned client, const Lease& lease, Deadline at);
   void ending(unsigned client, Deadline at);
 
   Tally tally() const;
-  // an overlap or an inversion was noted
+  // Returns whether an overlap or an inversion was noted.
   bool violated() const noexcept { return violated_.load(std::memory_order_relaxed); }
 
  private:
@@ -68,14 +68,14 @@ class Ledger {
   std::vector<Client> clients_;
   const unsigned limit_;
   std::vector<Hold> holds_;
-  std::deque<Deadline> room_;  // ends whose room nobody has taken yet
+  std::deque<Deadline> room_;  // ends that made room which no client has taken yet
   FencingToken newest_ = 0, newest_exclusive_ = 0;
   Tally tally_;
   std::atomic<bool> violated_{false};
 };
 
-// Jain's index of fairness: (sum x)^2 / (n * sum x^2), from 1/n (one client has all) to 1 (all have
-// the same). 1 if all are zero.
+// Jain's index of fairness: (sum x)^2 / (n * sum x^2). It ranges from 1/n (one client has all) to 1
+// (all have the same). 1 if all are zero.
 double jain(const std::vector<std::uint64_t>& shares) noexcept;
 
 }  // namespace dlock::bench

@@ -9,29 +9,29 @@
 namespace dlock::bench {
 
 std::string text_of(const Plan&, const Report&, std::string_view version);
-// one JSON object on one line; its names are stable
+// One JSON object on one line. Its names are stable.
 std::string json_of(const Plan&, const Report&, std::string_view version);
 std::string csv_of(const Report&);
-// one page that loads no other file
+// One page that loads no other file.
 std::string html_of(const Plan&, const Report&, std::string_view version);
 
 // The tables of text and HTML. Text fits 80 columns; JSON and CSV have the other figures.
 struct Table {
   std::string title;
-  Row groups;  // above the head; neighbours with the same text belong together; empty: no groups
+  Row groups;  // shown above `head`; neighbours with the same text are merged; empty: no groups
   Row head;
   std::vector<Row> rows;             // the first cell names the target
-  std::vector<std::string> remarks;  // what was not measured, and what a comparison leaves out
+  std::vector<std::string> remarks;  // what was not measured, and what a comparison cannot show
 };
 std::vector<Table> tables_of(const Plan&, const Report&);
-// What was measured: "8 clients", "5s each after 1s warm-up", ...
+// Returns what was measured: "8 clients", "5s each after 1s warm-up", ...
 std::vector<std::string> settings(const Plan&);
 std::vector<std::string> verdict(const Report&);  // FAIL or PASS, with the reason
-// One sentence that compares, in each scenario, the fastest target with the next and the slowest.
-// Empty: there is nothing to compare, or the figures are invalid.
+// Returns one sentence that compares, in each scenario, the fastest target with the next and the
+// slowest. Empty: there is nothing to compare, or the figures are invalid.
 std::string summary(const Plan&, const Report&);
 std::string target_name(const Figures&);
-// "12 300"; after several rounds "12 300 ±4%", which includes all rounds
+// Returns "12 300" or, after several rounds, "12 300 ±4%", a range that includes all rounds.
 std::string rate(const Figures&);
 
 }  // namespace dlock::bench

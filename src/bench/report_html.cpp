@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: tables, and charts that take their colours from the reader's light or dark preference.
-// Bars are HTML, curves inline SVG.
+// The HTML page: tables, and charts that take their colours from the reader's light or dark
+// preference. Bars are HTML, curves are inline SVG.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace dlock::bench {
 namespace {
 
-// of the plot in a view box of 480 x 250
+// The edges of the plot in a view box of 480 x 250.
 constexpr double left = 62, right = 466, top = 12, bottom = 206;
 
 constexpr std::string_view style = R"css(
@@ -128,10 +128,10 @@ std::string rates(std::string_view title, const std::vector<Series>& all) {
       title, all, [](const Figures& f) { return f.grants_per_s(); }, rate);
 }
 
-// Latency by percentile. The axis stretches towards 100 %: each halving of the remaining samples
-// takes the same width.
+// Draws latency by percentile. The axis stretches towards 100 %: each halving of the remaining
+// samples takes the same width.
 std::string distribution(std::string_view title, const std::vector<Series>& all, Latency l) {
-  constexpr double most_halvings = 13.3;  // 99.99 %
+  constexpr double most_halvings = 13.3;  // of the samples: 99.99 %
   double least = 1e18, most = 0;
   for (const Series& s : all) {
     const Histogram& h = s.figures->of(l);
@@ -201,7 +201,7 @@ std::string timeline(std::string_view title, const std::vector<Series>& all) {
 
 std::string charts(const Report& r, Scenario scenario) {
   std::vector<Series> all;
-  std::vector<std::string> names;  // each target has the same colour on the whole page
+  std::vector<std::string> names;  // each has its colour on the whole page
   for (const Figures& f : r.runs) {
     auto name = std::find(names.begin(), names.end(), target_name(f));
     if (name == names.end()) name = names.insert(names.end(), target_name(f));
@@ -265,7 +265,7 @@ std::string dotted(const std::vector<std::string>& parts) {
   return text;
 }
 
-// When, where and on what it was measured: without that the figures mean nothing a week later.
+// Returns when, where and on what it was measured: without that, figures soon mean nothing.
 std::string circumstances(const Plan& p, const Report& r, std::string_view version) {
   const Host& h = r.host;
   const std::vector<std::pair<std::string_view, std::string>> facts{

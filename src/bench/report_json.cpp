@@ -18,7 +18,7 @@ Json of(const Histogram& h) {
 
 Json or_null(std::optional<double> v) { return v ? Json(*v) : Json(nullptr); }
 
-// One run, with unrounded numbers. CSV is made from it, too.
+// Returns one run, with unrounded numbers. CSV is made from it, too.
 Json of(const Figures& f) {
   Json j{{"backend", f.backend},
          {"recipe", f.recipe},

@@ -92,7 +92,7 @@ Ranking ranking(const Report& r, Scenario s) {
   return order;
 }
 
-// What a comparison with servers leaves out.
+// Returns what a comparison with servers cannot show.
 std::string unlike_servers(const Plan& p, const Ranking& order) {
   std::string names;
   std::size_t local = 0;

@@ -27,7 +27,7 @@ std::span<const ScenarioInfo> scenarios() noexcept;
 std::string_view name_of(Scenario) noexcept;
 std::optional<Scenario> find_scenario(std::string_view name) noexcept;
 
-// Why the recipe does not support the scenario; empty: it does.
+// Returns why the recipe does not support the scenario; empty: it does.
 std::string_view cannot(const Traits&, Scenario) noexcept;
 
 // What to measure, the same on every target.
@@ -35,17 +35,17 @@ struct Measurement {
   std::vector<Scenario> scenarios;
   unsigned clients = 8;
   Duration duration{5'000'000};
-  std::uint64_t ops = 0;  // measured grants instead of a duration; 0: none
+  std::uint64_t ops = 0;  // how many grants to measure instead of a duration; 0: use the duration
   Duration hold_for{};
-  // grants requested per second by all clients together; 0: each client requests the next when it
-  // has finished the last (closed loop)
+  // Grants that all clients together request per second. 0: each client requests the next grant
+  // when it has finished the last (closed loop).
   std::uint64_t rate = 0;
   unsigned repeat = 1;
   std::string prefix;   // of every key in the store
-  Duration progress{};  // the interval of lines on stderr; 0: none
+  Duration progress{};  // the interval of progress lines on stderr; 0: no lines
 };
 
-// All clients contend for one key.
+// Returns whether all clients contend for one key.
 constexpr bool contended(Scenario s) noexcept {
   return s == Scenario::handoff || s == Scenario::shared || s == Scenario::limit;
 }

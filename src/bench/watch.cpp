@@ -17,7 +17,7 @@ Signals::Signals() {
   for (const int s : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
     struct sigaction now {};
     ::sigaction(s, nullptr, &now);
-    if (now.sa_handler != SIG_IGN) ::sigaddset(&set, s);  // nohup(1) set this
+    if (now.sa_handler != SIG_IGN) ::sigaddset(&set, s);  // nohup(1) set it to be ignored
   }
   ::pthread_sigmask(SIG_BLOCK, &set, &before_);
   fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -29,7 +29,7 @@ int Signals::received() {
   signalfd_siginfo s{};
   if (received_ == 0 && ::read(fd_.get(), &s, sizeof s) == sizeof s) {
     received_ = static_cast<int>(s.ssi_signo);
-    // timeout(1) signals its child and then its group, and means one signal
+    // timeout(1) signals its child and then its group, but means one signal
     ::poll(nullptr, 0, 100);
     while (::read(fd_.get(), &s, sizeof s) > 0) {}
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);

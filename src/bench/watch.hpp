@@ -7,9 +7,9 @@
 
 namespace dlock::bench {
 
-// While it exists, HUP, INT, QUIT and TERM make a descriptor readable, for all threads made
-// meanwhile. The first signal ends the benchmark in order. The second one ends the process at once,
-// since a store that hangs may delay the orderly end.
+// While it exists, HUP, INT, QUIT and TERM make a descriptor readable. This includes threads made
+// meanwhile. The first signal ends the benchmark in order. The second signal ends the process at
+// once, because a store that hangs may delay the orderly end.
 class Signals {
  public:
   Signals();
@@ -18,7 +18,7 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   int fd() const noexcept { return fd_.get(); }
-  int received();  // the first signal, 0: none yet
+  int received();  // returns the first signal, or 0 if none has come
 
  private:
   sigset_t before_{};
@@ -26,7 +26,8 @@ class Signals {
   int received_ = 0;
 };
 
-// Progress on stderr: one line that is redrawn, or whole lines; nothing if the plan asks for none.
+// Progress on stderr: one line that is redrawn, or whole lines, or nothing if the plan asks for
+// none.
 class ProgressLine {
  public:
   explicit ProgressLine(const Plan& p) : plan_(p) {}

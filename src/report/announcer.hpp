@@ -8,13 +8,12 @@
 
 namespace dlock::run {
 
-// Returns whether the waiting line is redrawn each second, so that the Keeper should report as
-// often.
+// Returns whether the waiting line is redrawn each second. Then the Keeper should report as often.
 bool redraws(const Plan&);
 
-// Informs the user about one lock and its job: messages, status lines and history. The Supervisor
-// calls it on the main thread with what happens and what Policy decides. It decides nothing, none
-// of its calls blocks, and none can fail.
+// Informs the user about one lock and its job, by messages, status lines and history. The
+// Supervisor calls it on the main thread with what happens and what Policy decides. It decides
+// nothing. No call blocks or fails.
 class Announcer {
  public:
   Announcer(const Plan&, Output&);
@@ -22,20 +21,20 @@ class Announcer {
   // Call it before `policy` handles the event.
   void report(KeeperEvent&, const Policy& policy, Deadline now);
   void report(const GuardEvent&);
-  // members: the remaining members of the job, for Note::stuck and Note::descendants.
+  // members: for Note::stuck and Note::descendants, the remaining members of the job.
   void announce(Note, const std::vector<pid_t>& members, Deadline now);
 
   void acquired(const Lease&);
   void start_failed(const std::string& why);
-  void sends_end(int signal);  // dlock signals the whole tree
+  void sends_end(int signal);  // call it when dlock signals the whole tree
   void watched_ended();        // the process of --watch-pid has ended
   void program_ended(const ProgramEnded&);
   void job_is_dead();
   void exit(const Outcome&);
-  void clear_line() { wait_line_.clear(); }  // before other output
+  void clear_line() { wait_line_.clear(); }  // call it before other output
 
  private:
-  // A message that begins with the key.
+  // Prints a message that begins with the key.
   void inform(std::string_view what);
   void error(std::string_view what);
 
@@ -50,10 +49,10 @@ class Announcer {
   const Plan& plan_;
   Output& output_;
 
-  // The wait.
+  // About the wait.
   WaitLine wait_line_;
   bool has_reported_waiting_ = false;
-  // no_deadline: the last report was a reply of the store.
+  // Since when requests fail; no_deadline: the last report was a reply of the store.
   Deadline failing_since_ = no_deadline, next_failing_{};
   Waiting answer_{};  // the store's last reply
   std::string no_answer_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The format of the lines that dlock writes: messages on stderr, history for --trace, events for
-// --status. Pure functions for any thread, but for open_lines().
+// --status. Pure functions for any thread, except open_lines().
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -18,21 +18,22 @@
 
 namespace dlock::run {
 
-using FieldValue = std::variant<std::monostate, std::int64_t, std::string,
-                                std::vector<ProgramEnded::Process>>;  // monostate: left out
+// monostate: the field is left out
+using FieldValue =
+    std::variant<std::monostate, std::int64_t, std::string, std::vector<ProgramEnded::Process>>;
 using Field = std::pair<const char*, FieldValue>;
 using Fields = std::initializer_list<Field>;
 
 FieldValue nanoseconds(Deadline);  // no_deadline becomes monostate
 
-// Escapes a key for use between quotes, in JSON or as a label of Prometheus. A key is valid UTF-8
+// Escapes a key for use between quotes, in JSON or as a Prometheus label. A key is valid UTF-8
 // without control characters, so only two characters need escapes.
 std::string escaped(std::string_view key);
 
-std::string utc(std::int64_t wall_micros);  // RFC 3339
+std::string utc(std::int64_t wall_micros);  // in the format of RFC 3339
 
-// "dlock: MESSAGE", or with `json` {"time","level","pid","key","message"}; no key where it is
-// empty.
+// "dlock: MESSAGE", or with `json` {"time","level","pid","key","message"}. If `key` is empty, the
+// line has none.
 enum class MessageFormat { text, json };
 std::string message_line(std::string_view level, std::string_view key, std::string_view message,
                          MessageFormat);
@@ -40,15 +41,15 @@ std::string message_line(std::string_view level, std::string_view key, std::stri
 // {"event":NAME,"t":seconds of CLOCK_BOOTTIME,"time","host","key",...}
 std::string status_line(std::string_view name, const Request&, std::span<const Field>);
 
-// {"t":nanoseconds of CLOCK_BOOTTIME,"pid","ev","f","key","owner",...}; `owner` is a prefix of the
-// id, not the secret. No key, no owner where they are empty.
+// {"t":nanoseconds of CLOCK_BOOTTIME,"pid","ev","f","key","owner",...}. `owner` is a prefix of the
+// id, which is not secret. If key or owner is empty, the line lacks it.
 struct TraceHead {
   std::string_view ev, f, key, owner;
 };
 std::string trace_line(const TraceHead&, std::span<const Field>);
 
-// Opens a file of such lines; creates it with mode 0600 if it is missing. Errc::cannot_create: the
-// message names the option.
+// Opens a file for such lines, and creates it with mode 0600 if it is missing. Errc::cannot_create:
+// the message names the option.
 Result<Fd> open_lines(std::string_view option, const std::string& path);
 
 }  // namespace dlock::run

@@ -94,21 +94,21 @@ Fd open_draft(const std::string& name) {
   const Deadline end = later(Clock::now(), draft_patience);
   for (timespec nap{0, 1'000'000};; ::nanosleep(&nap, nullptr)) {
     constexpr int safe = O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW;
-    Fd fd(::open(name.c_str(), O_RDWR | O_CREAT | safe, 0644));  // a collector is another user
+    Fd fd(::open(name.c_str(), O_RDWR | O_CREAT | safe, 0644));  // for a collector of another user
     const bool foreign = !fd && errno == EACCES;
     if (foreign) fd.reset(::open(name.c_str(), O_RDONLY | safe));
     struct stat mine {
     }, there{};
     if (!fd || ::fstat(fd.get(), &mine) != 0) return Fd();
     if (!S_ISREG(mine.st_mode) || mine.st_nlink > 1) {
-      errno = EEXIST;  // the second hard link may be a foreign file
+      errno = EEXIST;  // another hard link may belong to another program
       return Fd();
     }
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
       const bool ours = ::lstat(name.c_str(), &there) == 0 && there.st_ino == mine.st_ino &&
                         there.st_dev == mine.st_dev;
       if (ours && !foreign) return ::ftruncate(fd.get(), 0) == 0 ? std::move(fd) : Fd();
-      // A dead process of another user left the file.
+      // a process of another user that is dead left the file
       if (ours && ::unlink(name.c_str()) != 0) return Fd();
     } else if (errno != EWOULDBLOCK) {
       return Fd();
@@ -129,13 +129,13 @@ Result<void> write(const std::string& path, const Key& key, bool begins, const F
   struct stat there {};
   if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
     return failed("it is not a regular file");
-  // The name does not match *.prom: the collector must not read it.
+  // The name does not match *.prom, so the collector does not read the file.
   const std::string name = path + ".tmp";
   const Fd draft = open_draft(name);
   if (!draft && errno == ETIMEDOUT) return failed("others keep its .tmp locked");
   if (!draft) return failed(::strerrordesc_np(errno));
   const Fd before(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
-  // The counters of the file must not restart.
+  // Without the old file the counters would restart.
   if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));
   const Deadline until = later(Clock::now(), draft_patience);
   const auto old = before ? read_text(before.get(), {.longest = 1U << 20U, .until = until}) : "";
@@ -160,7 +160,7 @@ void Metrics::job_runs() {
     }).detach();
     written_ = std::move(written);
   } catch (const std::system_error&) {
-    return;  // no thread is available: write_end() writes the file
+    return;  // no thread is available, so only write_end() writes the file
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace dlock::run {
 
-// Replaces the file by a rename: no reader sees half a file, and a full disk leaves the old file.
+// Writes the file by a rename: no reader sees half a file, and a full disk leaves the old file.
 // Counters continue from the values in the file for this key. A concurrent writer waits its turn
 // for a quarter of a second at most.
 class Metrics {
@@ -17,7 +17,7 @@ class Metrics {
   explicit Metrics(const Plan& plan) : plan_(plan) {}
   ~Metrics() = delete;  // its thread may hang on the disk
   void granted(Deadline now) noexcept { granted_at_ = now; }
-  // Returns at once: a thread of its own writes to the disk. write_end() reports a failure.
+  // Returns at once, because a thread of its own writes to the disk. write_end() reports a failure.
   void job_runs();
   void run_ended(Deadline now) noexcept { ended_at_ = now; }
   // Errc::cannot_create: the file is unchanged.

@@ -17,7 +17,7 @@ const char* result_name(Outcome::How how) noexcept {
 
 void finish(Outcome outcome) {
   if (outcome.by_signal) {
-    ::prctl(PR_SET_DUMPABLE, 0);  // a core dump of dlock is of no interest
+    ::prctl(PR_SET_DUMPABLE, 0);  // a core dump of dlock would not help anybody
     ::signal(outcome.value, SIG_DFL);
     default_action(outcome.value);
     ::_exit(128 + outcome.value);  // PID 1 of a container does not die by its own signal

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How dlock ends. Policy decides it, --status and --metrics-file show it, finish() carries it out.
+// How dlock ends: Policy decides it, --status and --metrics-file show it, finish() carries it out.
 #pragma once
 #include <cstdint>
 
 namespace dlock::run {
 
-// An exit status, or the signal that ended the command; and why.
+// An exit status, or the signal that ended the command, and the reason.
 struct Outcome {
   enum class How : std::uint8_t {
     command,
@@ -17,7 +17,7 @@ struct Outcome {
     not_started,
     busy,
     error,
-    // without a job
+    // only without a job
     max_hold,
     caller_gone
   };
@@ -25,7 +25,7 @@ struct Outcome {
   int value = 0;
   How how = How::command;
 
-  // Whether dlock saw the end of the job.
+  // Returns whether dlock saw the end of the job.
   bool job_ended() const noexcept { return how <= How::revoked; }
 };
 

@@ -18,7 +18,7 @@ namespace dlock::run {
 inline constexpr Duration exit_flush_time = std::chrono::seconds{2};
 
 // The output about one acquisition: messages on stderr, one JSON object per line for --status, and
-// the history for --trace. Any thread may call it. Only flush() waits for a reader, with a bound; a
+// the history for --trace. Any thread may call it. Only flush() waits for a reader, with a bound. A
 // line that does not fit is dropped.
 class Output {
  public:
@@ -27,26 +27,26 @@ class Output {
   Result<void> open();  // opens the files; Errc::cannot_create
 
   // Writes {"event":name,"t":seconds of CLOCK_BOOTTIME,...} to the status outputs. With -v it also
-  // prints `milestone`; with -vv it prints events without a milestone by their names.
+  // prints `milestone`. With -vv it also prints the names of events without a milestone.
   void status(const char* name, Fields = {}, const std::string& milestone = {});
   std::string age() const;  // the time since dlock started
 
   // Writes one line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. `invoke`
   // comes first, then exactly one of ok, fail and info (unknown). If an acquire waits, `queued`
-  // comes between, once the store has replied that the attempt waits. Modes other than exclusive
-  // add mode and limit. The owner is the owner of the last attempt or grant.
+  // comes between, when the store has replied that the attempt waits. Modes other than exclusive
+  // add mode and limit. The owner is that of the last attempt or grant.
   void trace(const char* ev, const char* f, Fields = {});
-  void trace_attempt(const Owner&);  // an acquisition begins
+  void trace_attempt(const Owner&);  // call it when an acquisition begins
   void trace_granted(const Lease&);
 
-  // Print "dlock: LINE" on stderr. -q suppresses inform() and warn().
+  // Print "dlock: LINE" on stderr. With -q, inform() and warn() print nothing.
   void inform(std::string_view line);
   void warn(std::string_view line);
   void error(std::string_view line);
-  // For an error before anything began: prints it, waits until it is written, and returns the
-  // outcome with its exit status.
+  // For an error before anything began. It prints the error, waits until it is written, and returns
+  // the outcome with its exit status.
   Outcome give_up(const Error&);
-  void raw(std::string text);  // to stderr, unchanged: the waiting line on a terminal
+  void raw(std::string text);  // to stderr, unchanged: the waiting line
 
   std::string key() const;  // the key, safe to print
 
@@ -56,7 +56,7 @@ class Output {
   // for cron jobs that skip silently.
   std::string busy_line(const Waiting&) const;
 
-  // The same for a queue that is too long; empty in the same cases.
+  // Like busy_line(), for a queue that is too long.
   std::string crowded_line(const Waiting&) const;
 
   // "nightly was started 3m ago (--once-per hour)"; empty in the same cases.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user sees of a wait: nothing for 500 ms, then one line. On a terminal it is redrawn each
-// second; elsewhere it is repeated only after 1 min, 10 min and 1 h. One thread uses it.
+// What a user sees of a wait: nothing for 500 ms, then one line. A terminal redraws the line each
+// second; other outputs get it again after 1 min, 10 min and 1 h. One thread uses it.
 #pragma once
 #include <functional>
 #include <string>
@@ -18,30 +18,30 @@ struct WaitText {
   std::string until{}, position{};  // "up to 1h", "(position 2)"; may be empty
 
   std::string whole() const;
-  // Returns the text in fewer than `width` columns: a line that wraps could not be redrawn. It
-  // drops whole words: first what the user knows anyway, then the position, then the last words of
-  // WHY.
+  // Returns the text in fewer than `width` columns, because a line that wraps could not be redrawn.
+  // It drops whole words: first what the user knows anyway, then the position, then the last words
+  // of WHY.
   std::string fitted(std::size_t width) const;
 };
 
-// Shortens a text to `longest` bytes (a text never has more columns than bytes): the first words
-// and "...". It cuts only a first word that is too long, between two characters.
+// Shortens a text to `longest` bytes (a text never has more columns than bytes), to its first words
+// and "...". It cuts a word, between two characters, only if the first word is too long.
 std::string shortened(std::string_view text, std::size_t longest);
 
 class WaitLine {
  public:
   using Write = std::function<void(std::string)>;
-  enum class Style { redrawn, repeated };  // on a terminal, elsewhere
-  // `raw` writes a text to stderr unchanged, `say` a message.
+  enum class Style { redrawn, repeated };  // redrawn: on a terminal; repeated: elsewhere
+  // `raw` writes a text to stderr unchanged. `say` writes a message.
   WaitLine(Style, Deadline since, Write raw, Write say);
   ~WaitLine() { clear(); }
   WaitLine(const WaitLine&) = delete;
   WaitLine& operator=(const WaitLine&) = delete;
 
   bool due(Deadline now) const noexcept { return now >= next_; }
-  void mark_shown(Deadline now);  // sets when it is due again
+  void mark_shown(Deadline now);  // computes when the line is due again
   void show(const WaitText&);
-  void clear();  // before other output
+  void clear();  // call it before other output
   bool redrawn() const noexcept { return redrawn_; }
 
  private:
