@@ -16,8 +16,8 @@
 namespace dlock::cli {
 namespace {
 
-// A group leader that is not our ancestor is a neighbour in a pipeline, which may end at any
-// moment.
+// Our parent, or the leader of our process group if that is an ancestor. Any other leader is a
+// neighbour in a pipeline, which may end at any moment.
 std::optional<run::ProcessStat> default_caller() {
   const auto leader = run::process_stat(::getpgrp());
   if (leader && leader->id.pid != ::getpid() && run::is_ancestor(leader->id)) return leader;
@@ -25,8 +25,8 @@ std::optional<run::ProcessStat> default_caller() {
 }
 
 // Returns a pidfd of the process for which the lock is kept: `pid`, or the leader of our process
-// group if it is an ancestor, else our parent. A reused pid cannot deceive it: it opens the process
-// first and checks it afterwards. Errc::usage: there is no such process.
+// group if it is an ancestor, else our parent. It opens the process first and checks it afterwards,
+// so a reused pid cannot deceive it. Errc::usage: there is no such process.
 Result<Fd> open_caller(std::optional<int> pid) {
   const auto who = pid ? run::process_stat(*pid) : default_caller();
   if (!who) {
@@ -63,9 +63,9 @@ Result<run::Outcome> command_acquire(const AcquireOptions& o) {
   const auto keeping = o.hold ? Keeping::dlock : o.keep ? Keeping::keeper : Keeping::nobody;
   TRY(plan, make_plan(o, store, keeping));
 
-  // Nobody could renew or release with a handle that was not printed. So dlock releases the lock on
-  // the connection that acquired it and exits with 125. If the release fails too, a message says
-  // so, and the lease ends by its --ttl.
+  // If the handle was not printed, nobody can renew or release with it. So dlock releases the lock
+  // on the connection that acquired it, and exits with 125. If the release fails too, a message
+  // says so, and the lease ends by its --ttl.
   bool have = false;
   const std::string keeper = o.keep && !outlives ? Owner::random().hex() : std::string();
   const run::GrantSink sink{

@@ -54,7 +54,7 @@ bench::Target target_of(Store store, const BenchOptions& o, std::string backend,
 // Makes one target for each backend and recipe. `all` stands for every recipe of the backend.
 Result<std::vector<bench::Target>> targets_of(const BenchOptions& o) {
   std::vector<bench::Target> targets;
-  std::vector<std::pair<std::string_view, unsigned>> families;  // with the number of backends
+  std::vector<std::pair<std::string_view, unsigned>> families;  // and its number of backends
   std::vector<std::string_view> used;                           // recipes of at least one backend
   std::vector<Store> stores;
   const auto& urls = o.backends;
@@ -96,7 +96,7 @@ Result<std::vector<bench::Target>> targets_of(const BenchOptions& o) {
   return targets;
 }
 
-// Each client needs descriptors of its own, so raise the limit.
+// Raises the limit on open files, because each client needs descriptors of its own.
 void allow_many_files() {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files)) return;
@@ -124,7 +124,7 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
   return notes;
 }
 
-// "redis: 7.0.15" from the doctor's findings. A version of several servers is named once.
+// Returns "redis: 7.0.15" from the doctor's findings. A version of several servers occurs once.
 std::string server_of(const std::string& backend, const std::vector<Finding>& found) {
   std::string versions;
   for (const Finding& f : found)
@@ -152,8 +152,8 @@ void add_servers(const bench::Plan& plan, bench::Report& report) {
   }
 }
 
-// The page of --html. It is opened before anything is measured, so that hours are not lost to a
-// wrong name. The old page stays until there is a new one; if none is made, no file is left behind.
+// The page of --html, opened before anything is measured, so that no hours are lost to a wrong
+// name. The old page stays until the new page is complete. If none is made, no file is left.
 class Page {
  public:
   explicit Page(std::string path) : path_(std::move(path)) {
@@ -166,7 +166,7 @@ class Page {
     const std::string parent = slash == path_.npos ? "." : path_.substr(0, slash + 1);
     directory_.reset(::open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
-  // Remove our file alone, in the directory where it was made: somebody may have moved either.
+  // Remove only our file, where it was made: somebody may have moved it or its directory.
   ~Page() {
     if (!file_ || written_ || existed_ || !directory_) return;
     const std::string name = path_.substr(path_.rfind('/') + 1);
@@ -180,7 +180,7 @@ class Page {
   Page(const Page&) = delete;
   Page& operator=(const Page&) = delete;
 
-  // Call it directly after the page was made.
+  // Call it directly after the construction.
   Result<void> opened(const BenchOptions& o) const {
     if (path_.empty()) return {};
     const char* const why = errno == ENXIO ? "this FIFO has no reader" : std::strerror(errno);

@@ -19,7 +19,7 @@
 namespace dlock::cli {
 namespace {
 
-// A basic string of TOML. Unprintable characters are escaped.
+// Returns a basic string of TOML. Unprintable characters are escaped.
 std::string toml_text(std::string_view value) {
   return fmt::format("\"{}\"", run::escaped(printable(value)));
 }
@@ -46,7 +46,7 @@ std::string_view default_text(const Option& o) {
   return o.argument ? "none" : "false";
 }
 
-// The commands that read an option of this name.
+// Returns the commands that read an option of this name.
 Verbs readers(std::string_view name) {
   Verbs all = 0;
   for (const Option& row : option_table())
@@ -54,7 +54,7 @@ Verbs readers(std::string_view name) {
   return all & ~bit(Verb::config);
 }
 
-// "run, acquire and fence", "all commands but fence"
+// Returns "run, acquire and fence", or "all commands but fence".
 std::string names_of(Verbs wanted) {
   std::vector<std::string_view> in, out;
   for (const VerbInfo& v : verbs())
@@ -71,12 +71,12 @@ std::string names_of(Verbs wanted) {
   return text;
 }
 
-// Returns every option that a file may set, as TOML: first the options that are set, with value and
-// source; then the others as comments with their defaults, those of the most commands first.
-// Passwords in URLs are redacted; no secret file is read.
+// Returns every option that a file may set, as TOML. First come the options that are set, with
+// value and source. Then the others follow as comments with their defaults; options of the most
+// commands come first. Passwords in URLs are redacted. No secret file is read.
 std::string config_text(const ConfigOptions& o) {
   std::string text;
-  std::map<Verbs, std::string> unset;  // by the commands that read the option
+  std::map<Verbs, std::string> unset;  // the key: which commands read these options
   if (!o.backend_required_by.empty())
     text += fmt::format("require-backend = true  # {}\n", o.backend_required_by);
   for (const Option& row : option_table()) {

@@ -26,15 +26,15 @@ std::vector<HolderView> holders_in(const View& view) {
   return view && *view ? (*view)->holders : std::vector<HolderView>{};
 }
 
-// Whether the store did not answer: a second request would take as long again. Any other error,
-// such as an unreadable record, does not prevent the removal.
+// Returns whether the store did not reply: a second request would take as long again. Any other
+// error, such as an unreadable record, does not prevent the removal.
 bool unanswered(const View& view) { return !view && retryable(view.error().code); }
 
 // ---- --force -----------------------------------------------------------------------------------
 
 bool at_a_terminal() { return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0; }
 
-// Reads a line from standard input; yes if it begins with y or Y.
+// Asks, reads a line from standard input, and returns whether the line begins with y or Y.
 bool confirmed(std::string_view question) {
   print_on_stderr(fmt::format("dlock: {} [y/N] ", question));
   char first = 0, c = 0;
@@ -43,8 +43,8 @@ bool confirmed(std::string_view question) {
   return first == 'y' || first == 'Y';
 }
 
-// --force without a holder: shows the holders. At a terminal the user chooses one by its token;
-// elsewhere nothing is changed.
+// For --force without a holder: shows the holders. At a terminal the user chooses a holder by its
+// token; elsewhere nothing is changed.
 Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore& opened) {
   TRY(view, opened.backend->inspect(key));
   TRY_VOID(print(text_of_key(view ? *view : free_key(key), opened)));
@@ -75,8 +75,8 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
   return chosen;
 }
 
-// Says what a removed holder may still do. Its dlock learns of the removal at once or with its next
-// renewal. If it cannot reach the store, it stops the job before its lease would have ended.
+// Returns what a removed holder may still do. Its dlock learns of the removal at once or with its
+// next renewal. Without the store that dlock stops the job before the lease would have ended.
 std::string still_runs(const HolderView& h, bool freed) {
   const std::string job =
       h.who.host.empty() ? "its job" : fmt::format("its job on {}", printable(h.who.host));
@@ -89,7 +89,7 @@ std::string still_runs(const HolderView& h, bool freed) {
   return fmt::format("removed; {} {}; the next holder may start now", job, may);
 }
 
-// Removes holders and says what they may still do, from a view taken just before.
+// Removes the holders of a view that was taken just before. Prints what they may still do.
 Result<Released> force(const ReleaseOptions& o, const OpenStore& opened, const Key& key,
                        std::optional<FencingToken> token, const View& before) {
   auto removed = opened.backend->force_release(key, token);
@@ -109,7 +109,7 @@ Result<Released> force(const ReleaseOptions& o, const OpenStore& opened, const K
 
 constexpr Duration first_pause = 50ms, last_pause = 500ms;
 
-// A holder asks its store at least once before its lease ends; a holder that watches hears at once.
+// A holder asks its store before its lease ends; a holder that watches learns of it at once.
 void say_asked(const Key& key, const HolderView& h) {
   const std::string within =
       h.remaining ? " within " + format_duration(std::chrono::ceil<std::chrono::seconds>(
@@ -125,7 +125,7 @@ std::string still_holds(const HolderView& h, const Key& key, Duration waited) {
 }
 
 // Waits until no revoked holder has the key. When the time is over: 75, or 69 if the last request
-// got no answer, or if there is no holder but the store has lost its grants since. `revoked`: the
+// got no reply, or if there is no holder but the store has lost its grants since. `revoked`: the
 // holders before the request.
 Result<run::Outcome> wait_for_end(const ReleaseOptions& o, const OpenStore& opened, const Key& key,
                                   std::vector<FencingToken> revoked, Deadline began,
@@ -170,7 +170,7 @@ Result<run::Outcome> wait_for_end(const ReleaseOptions& o, const OpenStore& open
   }
 }
 
-// Releases one key: with the handle, unless --force or --revoke was given.
+// Releases one key. It uses the handle, unless --force or --revoke was given.
 Result<Released> give_back(const ReleaseOptions& o, const OpenStore& opened, const Trace& trace,
                            const Key& key, const Handle* handle,
                            std::optional<FencingToken> token) {
@@ -190,7 +190,7 @@ Result<Released> give_back(const ReleaseOptions& o, const OpenStore& opened, con
   });
 }
 
-// Refuses a request to stop that nobody would read.
+// Refuses a request to stop if no process would read it.
 Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
   const auto view = opened.backend->inspect(key);
   if (unanswered(view)) return fail(view.error());
@@ -246,9 +246,9 @@ Result<run::Outcome> command_release(const ReleaseOptions& o) {
   }
   for (const Key& key : keys)
     if (o.revoke) TRY_VOID(somebody_listens(opened, key));
-  // Release every key, whatever the result for the first one was.
+  // Release every key, even if the first release failed.
   Result<run::Outcome> outcome = ended(status_ok);
-  std::vector<std::vector<FencingToken>> revoked;  // per key
+  std::vector<std::vector<FencingToken>> revoked;  // the tokens of each key
   const Deadline began = Clock::now();
   for (const Key& key : keys) {
     std::vector<std::optional<FencingToken>> tokens{o.token};

@@ -27,13 +27,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-using Lines = std::vector<std::pair<std::string_view, std::string>>;  // label, text
+using Lines = std::vector<std::pair<std::string_view, std::string>>;  // pairs of label and text
 
 void line(Lines& lines, std::string_view about, std::string_view what) {
   if (!what.empty()) lines.emplace_back(about, what);
 }
 
-// The same lines as JSON: names with _ for spaces, and times as numbers.
+// Returns the same lines as JSON, with _ for spaces in names and with times as numbers.
 std::string json_text(const Lines& lines, const run::Plan& plan) {
   nlohmann::ordered_json j;
   j["keys"] = {printable(plan.request.key.text())};
@@ -77,7 +77,7 @@ std::string waiting(const run::Plan& p) {
 
 std::string ending(const run::Plan& p) {
   if (p.timing.kill_after == 0us) return "KILL at once (--kill-after 0)";
-  const char* name = ::sigabbrev_np(p.end_signal);  // nullptr: a real-time signal
+  const char* name = ::sigabbrev_np(p.end_signal);  // nullptr for a real-time signal
   return fmt::format("{}, then KILL {} later (--kill-after)",
                      name ? name : fmt::format("signal {}", p.end_signal),
                      format_duration(p.timing.kill_after));
@@ -92,9 +92,9 @@ std::string_view descendants(run::Descendants what) {
   return "left alone when the command has ended, without the lock; until then they end with it";
 }
 
-// All times count from when dlock sent the last request that the store answered.
+// Adds the times of a lease, which count from the sending of the last request that got a reply.
 void leased(Lines& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
-  // the earliest possible end: the store has surely counted from then
+  // The earliest possible end, because the store cannot have begun to count before that time.
   const Duration free_at = recipe.proven_lifetime ? t.proven : ttl;
   const Duration kill_at = t.proven - t.margin, end_at = kill_at - t.kill_after;
   line(text, "renewed",
@@ -125,8 +125,8 @@ void attached(Lines& text, bool releases) {
                 : "not before the job and all of its descendants are dead, or a --force");
 }
 
-// `run --explain`: prints when things would happen, and what the recipe guarantees and does not.
-// Opens the backend to learn its address; sends it no request.
+// `run --explain`: prints when things would happen, and what the recipe guarantees and does not. It
+// opens the backend to learn its address, but sends no request.
 Result<void> explain(const RunCommandOptions& o, const Store& store, const run::Plan& plan) {
   TRY(backend, store.open(plan.timing.op_timeout, -1));
   TRY(after_restart, backend->after_restart(plan.request));
@@ -166,7 +166,7 @@ Result<void> explain(const RunCommandOptions& o, const Store& store, const run::
   return print(o.json ? json_text(all, plan) : text);
 }
 
-// The command line for people to read, quoted for a shell.
+// Returns the command line for people to read, quoted for a shell.
 std::string command_line_of(const RunCommandOptions& o) {
   if (o.shell_command) return std::string(*o.shell_command);
   std::string text;
@@ -182,7 +182,7 @@ std::string command_line_of(const RunCommandOptions& o) {
   return text;
 }
 
-// Also true for a lock directory with two paths.
+// Two paths to the same lock directory are the same place.
 bool is_same_place(const std::string& place, const Store& store) {
   if (place == place_of(store)) return true;
   const auto other = Url::parse(place);
@@ -194,7 +194,7 @@ bool is_same_place(const std::string& place, const Store& store) {
          one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
-// Returns a warning if a grant is on another backend; empty: none is.
+// Returns a warning if a grant is on another backend; empty: there is none.
 std::string elsewhere(const std::vector<InheritedGrant>& grants, const Store& store) {
   for (const InheritedGrant& outer : grants)
     if (!outer.place.empty() && !is_same_place(outer.place, store))
@@ -206,9 +206,9 @@ std::string elsewhere(const std::vector<InheritedGrant>& grants, const Store& st
 }
 
 // Checks that the variables for the job fit. Tokens and numbers that are not known yet count with
-// the most digits they can have.
+// their greatest number of digits.
 Result<void> fits_into_environment(const run::Plan& p) {
-  constexpr std::size_t longest = 128 * 1024;  // of one variable (execve(2))
+  constexpr std::size_t longest = 128 * 1024;  // the limit for one variable (execve(2))
   constexpr pid_t largest_pid = 1 << 22;
   if (p.more_keys.empty() && p.inherited.empty()) return {};
   std::vector<Lease> leases;
@@ -232,7 +232,7 @@ Result<void> fits_into_environment(const run::Plan& p) {
   return {};
 }
 
-// Adds what the job finds, and what it makes known about itself.
+// Adds what the job needs, and what the plan publishes about this run.
 Result<void> add_job(run::Plan& p, const RunCommandOptions& o, const Store& store) {
   p.publish_id = p.publish_environment = !o.no_env;
   if (o.publish_command) p.request.identity.command = command_line_of(o);
@@ -244,8 +244,8 @@ Result<void> add_job(run::Plan& p, const RunCommandOptions& o, const Store& stor
   return fits_into_environment(p);
 }
 
-// Returns a pidfd of the process that --watch-pid names. Errc::usage: there is none; it has ended
-// and is not reaped yet; or the number is that of a thread (EINVAL, on newer kernels ENOENT).
+// Returns a pidfd of the process that --watch-pid names. Errc::usage: it does not exist; it has
+// ended and is not reaped yet; or the number belongs to a thread (EINVAL, on newer kernels ENOENT).
 Result<Fd> open_watched(const RunCommandOptions& o) {
   if (!o.watch_pid) return Fd{};
   Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, *o.watch_pid, 0)));

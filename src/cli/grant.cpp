@@ -23,8 +23,8 @@ using Json = nlohmann::ordered_json;
 // the longest value that an environment variable can have
 constexpr std::size_t longest_handle = 128 * 1024;
 
-// Reads one line. It does not wait for the end of the file: a process that lives on may write more
-// (`acquire --hold | ...`).
+// Reads one line. It does not wait for the end of the file, because the writer may live on and
+// write more (`acquire --hold | ...`).
 std::optional<std::string> read_line(int fd, Deadline until) {
   return read_text(fd, {.longest = longest_handle, .first_line = true, .until = until});
 }
@@ -33,7 +33,7 @@ bool of(const Handle& h, const Store& s) {
   return h.family == s.traits->family && h.recipe == s.traits->recipe;
 }
 
-// Handle::parse blames "--handle"; this handle came from `source`.
+// Parses a handle from `source`. Handle::parse itself would name --handle in its error.
 Result<Handle> from_elsewhere(std::string_view text, std::string_view where, Errc code) {
   auto h = Handle::parse(text);
   if (h) return h;
@@ -86,7 +86,7 @@ Result<Handle> require_handle(const GrantOptions& o, const Store& s) {
   // NOLINT(concurrency-mt-unsafe): no thread exists
   const char* inherited = std::getenv("DLOCK_HANDLE");
   auto h = Handle::parse(inherited ? inherited : "");
-  if (h && of(*h, s)) return h;  // a handle of another backend is ignored
+  if (h && of(*h, s)) return h;  // ignore a handle of another backend
   const std::string_view without =
       o.verb == Verb::release
           ? "; without one, --revoke asks the holder to stop, and --force removes it"
@@ -128,8 +128,8 @@ std::string text_of_grant(Output form, const std::vector<Lease>& leases, const S
     j["ttl_ms"] = whole_milliseconds(ttl);
     return j.dump() + '\n';
   }
-  // Print the variables of `dlock run`'s jobs that mean the same here. DLOCK_HELD and DLOCK_GRANTS
-  // do not: they say that a dlock supervises the job.
+  // Print those variables of `dlock run`'s jobs that mean the same here. DLOCK_HELD and
+  // DLOCK_GRANTS mean that a dlock supervises the job, so they are left out.
   std::string text;
   for (const auto& [name, value] : run::grant_variables(*store.traits, lease, handle, ttl))
     text += fmt::format("export {}={}\n", name, shell_quoted(value));

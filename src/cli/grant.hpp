@@ -14,28 +14,28 @@
 namespace dlock::cli {
 
 // Returns the handle of --handle (literal, - or @FILE), or of DLOCK_HANDLE if it belongs to this
-// store. A handle is a secret: no message repeats it. Errc::usage: there is none; Errc::config: a
-// file is unreadable or contains no handle.
+// store. A handle is a secret, so no message repeats it. Errc::usage: there is no handle.
+// Errc::config: a file is unreadable or contains no handle.
 Result<Handle> require_handle(const GrantOptions&, const Store&);
 
 // Some locks can be renewed and released only by the process behind `acquire --keep`. The `extra`
-// field of their handles names its socket. keeper_extra() is called in that process and returns the
-// field; `name` is the socket's.
+// field of their handles names the socket of that process. That process calls keeper_extra(), which
+// returns the field; `name` is the name of the socket.
 std::string keeper_extra(const std::string& name);
 // Asks the keeper of the handle. nullopt: the handle has no keeper, so ask the store.
 Result<std::optional<run::KeeperAnswer>> query_keeper_of(const Handle&, std::string_view what);
 
-// The output of acquire, with its newline: the handle alone, one JSON object, or lines for a
-// shell's eval. Leases are in the order of the keys. `keeper`: the socket of the process that keeps
-// the lock; empty: no process is needed.
+// Returns the output of acquire, with its newline: the handle alone, one JSON object, or lines for
+// a shell's eval. Leases are in the order of the keys. `keeper`: the socket of the process that
+// keeps the lock; empty: no process is needed.
 std::string text_of_grant(Output, const std::vector<Lease>&, const Store&, Duration ttl,
                           const std::string& keeper);
 
 std::string_view mode_name(Mode) noexcept;  // "exclusive", "shared", "permit"
 
-// The JSON output of renew, release and check: one object with the keys and "renewed", "released",
-// "revoked" or "valid". The value is null if the result is unknown, and "error" says why. Returns
-// "" for another command, and after a usage or configuration error.
+// Returns the JSON output of renew, release and check: one object with the keys and "renewed",
+// "released", "revoked" or "valid". The value is null if the result is unknown; then "error" says
+// why. Returns "" for another command, and after a usage or configuration error.
 std::string json_of_answer(const Options&, const Result<run::Outcome>&);
 
 }  // namespace dlock::cli

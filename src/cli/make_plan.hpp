@@ -7,12 +7,12 @@
 
 namespace dlock::cli {
 
-// What keeps the lock alive: this dlock, a keeper in the background, or nobody (a lease that only
-// `dlock renew` extends).
+// What keeps the lock alive: this dlock, a keeper in the background, or nobody (only `dlock renew`
+// extends the lease).
 enum class Keeping { dlock, keeper, nobody };
 
-// Fills in everything but what run alone has. Errc::usage: the recipe does not support the request,
-// or the times do not fit together.
+// Fills in everything except what only run has. Errc::usage: the recipe does not support the
+// request, or the times do not fit together.
 Result<run::Plan> make_plan(const TakingOptions&, const Store&, Keeping);
 
 // Fills in a Plan's job and output.

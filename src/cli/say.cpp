@@ -15,9 +15,9 @@
 namespace dlock::cli {
 namespace {
 
-run::MessageFormat message_format = run::MessageFormat::text;  // set once, before any thread
+run::MessageFormat message_format = run::MessageFormat::text;  // set once, before any thread exists
 
-// Returns 0 or errno. A SIGPIPE of this thread becomes EPIPE; the process's disposition stays.
+// Returns 0 or errno. A SIGPIPE of this thread becomes EPIPE; the disposition of the process stays.
 int write_without_sigpipe(int fd, std::string_view text) noexcept {
   sigset_t pipe, pending, before;
   ::sigemptyset(&pipe);
@@ -31,7 +31,7 @@ int write_without_sigpipe(int fd, std::string_view text) noexcept {
   return error;
 }
 
-constexpr int signal_base = 128;  // a shell's $? after a signal
+constexpr int signal_base = 128;  // a shell's $? after a signal: 128 + its number
 
 // Safe in signal handlers.
 void print_exit(int status) noexcept {
@@ -41,7 +41,7 @@ void print_exit(int status) noexcept {
   *end++ = '\n';
   pollfd p{STDOUT_FILENO, POLLOUT, 0};
   if (::poll(&p, 1, 200) <= 0) return;
-  // Nobody could be told of a failure. One write only: a signal handler must not wait.
+  // Nobody could learn of a failure. Write only once, because a signal handler must not wait.
   if (::write(STDOUT_FILENO, text, static_cast<std::size_t>(end - text)) < 0) return;
 }
 
@@ -53,7 +53,7 @@ void on_signal(int signal) {
 }  // namespace
 
 void print_on_stderr(std::string_view text) {
-  write_without_sigpipe(STDERR_FILENO, text);  // nobody could be told of a failure
+  write_without_sigpipe(STDERR_FILENO, text);  // a failure could not be reported
 }
 
 void say_as_json() noexcept { message_format = run::MessageFormat::json; }
@@ -75,7 +75,7 @@ Result<void> print(std::string_view text) {
 void fill_closed_descriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0)
-      // open() returns the lowest free number, which is fd
+      // open() returns the lowest free number, which is `fd`.
       ::open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
 }
 

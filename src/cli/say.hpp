@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two outputs: messages on stderr, results on stdout.
+// The two outputs of dlock: messages on stderr, results on stdout.
 //
-// `acquire --output env` prints lines for `eval`. A shell evaluates an empty text with success, and
+// `acquire --output env` prints lines for `eval`. A shell evaluates an empty text with success, so
 // the script would go on without the lock. So when no grant can be printed, the output is `(exit
 // N)` with N other than 0.
 #pragma once
@@ -11,37 +11,36 @@
 
 namespace dlock::cli {
 
-// Prints "dlock: <message>
-// " in one write(2), so that lines of several processes do not mix.
+// Prints "dlock: <message> " in one write(2), so that lines of several processes do not mix.
 void say(std::string_view message);
 void say_warning(std::string_view message);  // with level "warning" in JSON
 
-// Makes say() write JSON objects from now on (--log-format json).
+// From now on say() writes JSON objects (--log-format json).
 void say_as_json() noexcept;
 
 // Prints a longer text on stderr, without the prefix.
 void print_on_stderr(std::string_view text);
 
-// Writes all of `text` to stdout. Errc::cannot_create: it cannot be written. Never raises SIGPIPE.
+// Writes all of `text` to stdout. Errc::cannot_create: it could not write. It never raises SIGPIPE.
 Result<void> print(std::string_view text);
 
-// Opens a filler on each closed descriptor of 0, 1 and 2, so that no file of ours gets that number
-// and receives messages. Nobody can read from the filler of 0 or write to that of 1 or 2, so the
-// closed descriptor is still noticed. Do not call it before run/ has taken over: run/ passes the
-// job the descriptors that dlock was started with.
+// Opens a substitute for each closed descriptor of 0, 1 and 2, so that no file of ours gets that
+// number and receives messages. The substitute of 0 cannot be read and those of 1 and 2 cannot be
+// written, so programs still notice the closed descriptor. Do not call it before run/ has taken
+// over: run/ passes the job the descriptors that dlock was started with.
 void fill_closed_descriptors();
 
 // Errc::usage unless stdout is open for writing.
 Result<void> stdout_usable();
 
-// Whether the words or DLOCK_OUTPUT ask for lines for eval. The words may be wrong otherwise;
-// argv[1] is the command, if there is one.
+// Returns whether the words or DLOCK_OUTPUT ask for lines for eval. The words may have other
+// errors. argv[1] is the command, if there is one.
 bool requests_env(int argc, char** argv) noexcept;
 
-// From now on, a signal that ends this process prints the line first, unless the signal is blocked.
+// From now on a signal that ends this process, and is not blocked, prints `(exit N)` first.
 void fail_closed_on_signals() noexcept;
 
-// Prints the line if the outcome is a failure. Gives up on a stalled reader after 200 ms.
+// Prints `(exit N)` if the outcome is a failure. It gives up on a stalled reader after 200 ms.
 void fail_closed(const run::Outcome&) noexcept;
 
 }  // namespace dlock::cli

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which passwords, credentials and TLS files a backend gets.
 //
-// Those of flags and variables are for the backend in use. Those of a table in a configuration file
-// are for the server that the same table names, wherever the backend in use was named. No other
-// server ever gets them.
+// Secrets of flags and variables are for the backend in use. Secrets of a table in a configuration
+// file are for the server that the same table names, wherever the backend in use was named. No
+// other server ever gets them.
 #pragma once
 #include <span>
 #include <string>
@@ -13,28 +13,28 @@
 
 namespace dlock::cli {
 
-// The URL items `password_file`, `auth_file` and `sentinel_password_file`: secret files for one
-// backend alone. `dlock bench` needs them when it measures several.
+// The URL items `password_file`, `auth_file` and `sentinel_password_file`: secret files for only
+// one backend. `dlock bench` needs them when it measures several.
 struct SecretFiles {
-  std::string password, auth, sentinels;  // paths; empty: not given
+  std::string password, auth, sentinels;  // paths; empty if not given
 };
-SecretFiles extract_secret_files(Url&);  // removes the items, which backends do not know
+SecretFiles extract_secret_files(Url&);  // also removes the items, which backends do not know
 
 struct Store;
 
-// Refuses a secret that none of these backends can use, unless all are file stores, which need
-// none. Errc::usage, or Errc::config for a variable or a file.
+// Refuses a secret that none of these backends can use. It refuses nothing if all are file stores,
+// which need no secret. Errc::usage, or Errc::config for a variable or a file.
 Result<void> all_useful(const StoreOptions&, std::span<const Store>);
 
-// Returns the secrets that the URL's backend can use. Password: --password-file, then the URL's
-// item, then the URL's password (left empty here), then DLOCK_PASSWORD, then password-file of the
-// environment or a configuration file. Sentinels' password: the URL's item, then
-// DLOCK_SENTINEL_PASSWORD. ZooKeeper's credentials: in the same order as the password. Errc::usage
-// or Errc::config: a file is unreadable, or others may read it.
+// Returns the secrets that the URL's backend can use. The first source that has a password wins:
+// --password-file, the URL's item, the URL's password (left empty here), DLOCK_PASSWORD,
+// password-file of the environment or a configuration file. For the sentinels' password: the URL's
+// item, DLOCK_SENTINEL_PASSWORD. ZooKeeper's credentials have the same order as the password.
+// Errc::usage or Errc::config: a file is unreadable, or others may read it.
 Result<Secrets> find_secrets(const StoreOptions&, const Store&);
 
-// Names the secrets of tables for other servers than this one; empty: there are none.
+// Returns the secrets in tables for other servers than this one; empty: there are none.
 std::string unused_secrets(const StoreOptions&, const Url&);
-std::string unused_secrets(const StoreOptions&);  // for the backend in use
+std::string unused_secrets(const StoreOptions&);  // the same, for the backend in use
 
 }  // namespace dlock::cli

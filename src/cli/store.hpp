@@ -17,7 +17,7 @@ struct Store {
   const BackendFactory* factory;
   const Traits* traits;
 
-  SecretFiles files;  // named in the URL
+  SecretFiles files;  // the files that the URL names
   Secrets secrets;
 
   // "--backend" or "DLOCK_BACKEND": the name to blame for errors in the URL that only prepare()
@@ -32,7 +32,7 @@ struct Store {
   Result<Opener> prepare() const;
 };
 
-// Chooses backend and recipe by flag, URL item, environment, default, in this order. Errc::usage or
+// Chooses backend and recipe. The order is: flag, URL item, environment, default. Errc::usage or
 // Errc::config, by the source of the wrong text.
 Result<Store> choose_store(const StoreOptions&);
 
@@ -40,32 +40,32 @@ Result<Store> choose_store(const StoreOptions&);
 struct OpenStore {
   Store store;
   std::unique_ptr<Backend> backend;
-  std::string options;  // the options that name this store in a suggested command for sh
+  std::string options;  // Options that name this store, for a command that dlock suggests for sh.
 };
 Result<OpenStore> open_store(const StoreOptions&);
 
-// The options of this command line or of the environment that say which store is meant and how to
-// reach it, each after a space. Of secrets they contain only file names.
+// Returns the options, of this command line or of the environment, that say which store is meant
+// and how to reach it, each after a space. They contain the names of secret files, but no secrets.
 std::string store_options(const StoreOptions&);
 
-// The place of the locks, for comparison with another dlock's: the URL with its prefix, without
-// user, secrets and items that only say how to connect.
+// Returns the place of the locks, for comparison with the place of another dlock: the URL with its
+// prefix, without user, secrets and items that only say how to connect.
 std::string place_of(const Store&);
 
 // Refuses a --ttl shorter than shortest_ttl, unless the URL permits it.
 Result<void> check_ttl(const StoreOptions&, const Store&);
 
-// The keys in the given order; the option rules have checked that there is at least one.
+// Returns the keys in the given order. The option rules have checked that there is at least one.
 Result<std::vector<Key>> parse_keys(const CommonOptions&);
 
 struct Traced {
   std::string_view request;  // "release"
   std::string key{};         // empty: all
   std::optional<FencingToken> token{};
-  std::optional<Owner> owner{};  // printed as a prefix of the id: the whole id is a secret
+  std::optional<Owner> owner{};  // Only a prefix of the id is printed, because the id is a secret.
 };
 
-// Whether the request did what was asked.
+// Returns whether the request did what was asked.
 inline bool succeeded(const Renewal& r) noexcept { return std::holds_alternative<Kept>(r); }
 inline bool succeeded(Released r) noexcept { return r == Released::yes; }
 inline bool succeeded(Validity v) noexcept { return v == Validity::valid; }
@@ -75,15 +75,15 @@ bool succeeded(const View&) noexcept {
 }
 
 // Writes --trace for commands that send one request: a JSON object per line, before and after each
-// request. A checker orders them by `t` (CLOCK_BOOTTIME, nanoseconds) among the lines of other
-// processes.
+// request. A checker merges the lines with those of other processes, by `t` (CLOCK_BOOTTIME,
+// nanoseconds).
 class Trace {
  public:
   // Errc::cannot_create: the file cannot be opened. With an empty path nothing is written.
   static Result<Trace> open(std::string_view path);
 
-  // Calls `call`, which returns a Result<T>, and writes a line before it (invoke) and after it (ok,
-  // fail, or info if the outcome is unknown).
+  // Calls `call`, which returns a Result<T>. It writes a line before the call (invoke) and after it
+  // (ok, fail, or info if the outcome is unknown).
   template <class Call>
   auto around(const Traced& what, Call call) const {
     write("invoke", what, {});

@@ -21,10 +21,10 @@ namespace {
 struct Found {
   std::vector<KeyView> keys;
   std::optional<Key> key;      // set: one key was named; not set: a list
-  std::string unknown_reason;  // why the state of some is not known; empty: it is
+  std::string unknown_reason;  // why the state of some keys is unknown; empty: all are known
 };
 
-// Whether one key is shown as a row of the table instead of the full view.
+// Returns whether to show one key as a row of the table instead of the full view.
 bool as_row(const InspectOptions& o) {
   return o.csv || o.no_heading || given_by_flag(o, "columns");
 }
@@ -34,7 +34,7 @@ bool is_taken(const KeyView& k) {
   return state == KeyState::held || state == KeyState::delayed;
 }
 
-// The store has no key of this name, so the operand may be a pattern.
+// Returns whether the store has no key of this name. Then the operand may be a pattern.
 bool is_unrecorded(const std::optional<KeyView>& k) {
   return !k ||
          (!k->unknown_reason.empty() && k->fence == 0 && k->holders.empty() && k->waiters.empty());
@@ -72,7 +72,7 @@ void keep_wanted(const InspectOptions& o, std::vector<KeyView>& keys) {
                    [&](const KeyView& a, const KeyView& b) { return weight(a) > weight(b); });
 }
 
-// The operand is a pattern only if no key has this literal name.
+// Finds the keys. The operand is a pattern only if no key has it as its name.
 Result<Found> find(const InspectOptions& o, const OpenStore& opened, const Trace& trace) {
   Backend& backend = *opened.backend;
   if (o.operand) {
@@ -94,8 +94,8 @@ Result<Found> find(const InspectOptions& o, const OpenStore& opened, const Trace
   return list;
 }
 
-// The full view of one key needs a second request if the recipe notes starts and the key has a
-// record.
+// Returns the full view of one key. It sends a second request if the recipe records starts and the
+// key has a record.
 std::string shown(const InspectOptions& o, const OpenStore& opened, const Columns& columns,
                   const Found& found, std::size_t width = SIZE_MAX) {
   if (found.key && !o.csv && (o.json || !as_row(o))) {
@@ -109,7 +109,7 @@ std::string shown(const InspectOptions& o, const OpenStore& opened, const Column
                           : table_of(found.keys, columns, o, width);
 }
 
-// The store cannot be reached, so the state is unknown. That is not the same as free.
+// The store cannot be reached, so the state is unknown, which differs from free.
 tl::unexpected<Error> unknown(const InspectOptions& o, const OpenStore& opened,
                               const Columns& columns, const Error& e) {
   if (e.code != Errc::usage && e.code != Errc::config && !o.check) {
@@ -144,7 +144,7 @@ Result<run::Outcome> doctor(const InspectOptions& o, const OpenStore& opened, co
   return ended(unfit(found) ? status_stale : status_ok);
 }
 
-// Without the values that change with time alone.
+// Returns what --watch compares: no value that changes with time alone.
 std::string without_times(const std::vector<KeyView>& keys) {
   std::string text;
   for (const KeyView& k : keys) {
@@ -158,15 +158,15 @@ std::string without_times(const std::vector<KeyView>& keys) {
   return text;
 }
 
-// Always returns a frame: an unreachable store may be back for the next one. Requests are not
-// traced.
+// Always returns a frame, because an unreachable store may be back for the next frame. Its requests
+// are not traced.
 Frame frame(const InspectOptions& o, const OpenStore& opened, const Columns& columns, bool redraw) {
   auto found = find(o, opened, *Trace::open({}));
   if (!found)
     return {redraw ? fmt::format("? {}\n", printable(found.error().message))
                    : json_of_unknown(o, opened, found.error()),
             "?"};
-  if (found->key) found->unknown_reason.clear();  // the key's state says so already
+  if (found->key) found->unknown_reason.clear();  // the key's own state says so already
   InspectOptions as = o;
   as.json = !redraw;
   std::string text = shown(as, opened, columns, *found, terminal_size(STDOUT_FILENO).columns);

@@ -12,7 +12,7 @@ namespace {
 
 using Level = Finding::Level;
 
-// by Level; padded, because "warning" need not occur
+// Indexed by Level. The padding depends on whether "warning" occurs.
 constexpr struct {
   std::string_view text, json;
 } levels[] = {

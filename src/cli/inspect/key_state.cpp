@@ -15,7 +15,7 @@ bool any(const KeyView& k, Predicate is) {
   return std::any_of(k.holders.begin(), k.holders.end(), is);
 }
 
-// Each limit that a holder or waiter asked for, with one of those who asked for it.
+// Returns each limit that a holder or waiter asked for, with the name of one that asked for it.
 std::map<unsigned, std::string> limits(const KeyView& k) {
   std::map<unsigned, std::string> all;
   const auto add = [&](Mode mode, const Identity& who) {
@@ -84,7 +84,7 @@ const HolderView* removable(const KeyView& k) {
   return found == k.holders.end() ? nullptr : &*found;
 }
 
-// On some recipes the grants of other programs have no token.
+// With some recipes the grants of other programs have no token.
 std::string force_options(const HolderView& h) {
   return h.token ? fmt::format("--force --token {}", h.token) : "--force --yes";
 }

@@ -10,34 +10,34 @@ namespace dlock::cli {
 
 enum class KeyState {
   held,
-  delayed,  // the holder has vanished; its lock-delay still blocks the key
-  unknown,  // no holder is found, but the store may have lost a grant
+  delayed,  // the holder is dead, but its lock-delay still blocks the key
+  unknown,  // no holder is known, but the store may have lost a grant
   stale,    // only records whose lease has ended
   free,
 };
 KeyView free_key(const Key&);               // the view of an unknown key
 bool never_taken(const KeyView&) noexcept;  // the store has no record of a grant
 KeyState state_of(const KeyView&) noexcept;
-std::string_view state_name(KeyState) noexcept;  // unknown: "?"
-bool has_stale_holder(const KeyView&) noexcept;  // vanished, or its lease has ended
-// Whether --min-hold alone still holds the key: the last run's record says that the job has ended.
+std::string_view state_name(KeyState) noexcept;  // "?" if unknown
+bool has_stale_holder(const KeyView&) noexcept;  // a holder is dead, or its lease has ended
+// Returns whether only --min-hold still holds the key: the job has ended, by the last run's record.
 bool is_min_hold_remainder(const KeyView&, const HolderView&) noexcept;
-// Why no process would read a request to stop (release --revoke), as far as this host can see.
-// Empty: the holder's dlock reads it.
+// Returns why no process would read a request to stop (release --revoke), as far as this host can
+// see. Empty: the holder's dlock reads the request.
 std::string why_irrevocable(const KeyView&, const HolderView&);
 const HolderView* removable(const KeyView&);  // the first that release --force removes, or null
-// the options that remove this holder: "--force --token 7"
+// Returns the options that remove this holder: "--force --token 7".
 std::string force_options(const HolderView&);
 std::size_t holding(const KeyView&) noexcept;  // the number of holders that have not ended
 
-// "2 of 3 permits" if all contenders ask for the same limit, else "2 permits"; empty: none is held.
+// Returns "2 of 3 permits" if all contenders have the same limit, else "2 permits"; empty: none.
 std::string permits(const KeyView&);
-// Adds notes about different limits, and about shared locks beside permits. Removes holders whose
-// --min-hold is over.
+// Adds notes about different limits, and about shared locks together with permits. Removes holders
+// whose --min-hold is over.
 void note_limits(KeyView&);
 
-// The time since the holder's request, by the clocks of its host and ours; nothing if it is unknown
-// or in the future.
+// Returns the time since the holder's request, by the clocks of its host and ours; nothing if that
+// is unknown or in the future.
 std::optional<Duration> age(const Identity&);
 
 }  // namespace dlock::cli

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whether the store cannot be asked or may have forgotten the key; "error" says which.
+// The state if the store cannot be asked or may have lost the key; "error" says which.
 constexpr std::string_view unknown_state = "unknown";
 
 Json text_or_null(const std::string& text) {
@@ -35,7 +35,7 @@ void add(Json& to, const Identity& i) {
   to["asked_at"] = i.since > 0 ? Json(run::utc(i.since)) : Json(nullptr);
 }
 
-// The processes that keep the lock; null if they are unknown.
+// Returns which processes keep the lock; null if that is unknown.
 Json kept_by(const KeyView& k, const HolderView& h) {
   if (is_min_hold_remainder(k, h)) return "min-hold";
   if (h.who.kept_by == Identity::KeptBy::keeper) return "keeper";

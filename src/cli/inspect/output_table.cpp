@@ -29,7 +29,7 @@ std::string first_holder(const KeyView& k, bool csv) {
   return csv || holding(k) <= 1 ? first : fmt::format("{} +{}", first, holding(k) - 1);
 }
 
-// The holder's token; of a free key the newest one granted.
+// Returns the holder's token. For a free key, returns the newest token that was granted.
 std::string token(const KeyView& k, bool csv) {
   const FencingToken token = k.holders.empty() ? k.fence : k.holders.front().token;
   return token || csv ? fmt::to_string(token) : "";
@@ -43,7 +43,7 @@ std::string notes(const KeyView& k, bool) {
 
 constexpr bool usual = true, unusual = false, perhaps = false;
 
-// Columns that a table too wide for the terminal loses, in this order.
+// If the table is too wide for the terminal, it loses these columns, in this order.
 constexpr std::string_view first_to_go[] = {"TOKEN", "MODE", "ASKED"};
 
 constexpr Column all_columns[] = {
@@ -67,7 +67,7 @@ constexpr Column all_columns[] = {
     {"NOTES", unusual, "", notes},
 };
 
-// The local time of day if it is unambiguous, else the day.
+// Returns the local time of day if it is unambiguous, else the day.
 std::string short_time(std::int64_t micros) {
   const std::time_t seconds = micros / 1'000'000;
   std::tm t{};
@@ -101,7 +101,7 @@ Row cells(const KeyView& k, const Columns& columns, bool csv) {
   return row;
 }
 
-// CSV headings name the unit (AGE_MS).
+// Returns the headings. In CSV they name the unit (AGE_MS).
 Row headings(const Columns& columns, bool csv) {
   Row row;
   for (const Column* c : columns)
@@ -124,11 +124,11 @@ std::string summary(const std::vector<KeyView>& keys) {
                      held, waiters);
 }
 
-// --columns names it.
+// Returns whether --columns names the column.
 bool named(const InspectOptions& o, std::string_view column) {
   std::string_view names = o.columns;
   if (names.starts_with('+')) names.remove_prefix(1);
-  else if (!names.empty()) return true;  // no other column is there
+  else if (!names.empty()) return true;  // --columns names other columns only
   while (!names.empty())
     if (lower(next_part(names, ',')) == lower(column)) return true;
   return false;

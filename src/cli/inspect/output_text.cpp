@@ -33,7 +33,7 @@ class Sheet {
   std::string text_;
 };
 
-// "<what> <text>"; empty if there is no text.
+// Returns "<what> <text>"; empty if there is no text.
 std::string with(std::string_view what, const std::string& text) {
   return text.empty() ? "" : fmt::format("{}{}", what, printable(text));
 }
@@ -51,7 +51,7 @@ std::string lease(const HolderView& h) {
   return h.attached ? "lasts as long as its process" : "no end is known";
 }
 
-// Says what will end a lock whose dlock has ended.
+// Returns what will end a lock whose dlock has ended.
 std::string after_its_dlock(const HolderView& h) {
   if (h.who.kept_by == Identity::KeptBy::nobody)
     return "the process that took it has ended, as with acquire";
@@ -80,7 +80,7 @@ std::string program_ended(const ProgramEnded& e) {
 }
 
 void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
-  // the grant of another program has no token
+  // The grant of another program has no token.
   sheet.line("holder", "{}, {}{}{}", h.who.text(),
              h.token ? fmt::format("token {}", h.token) : "no token",
              h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "", with(", id ", h.id));
@@ -103,7 +103,7 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
   if (h.revoked) sheet.line("", "was asked to stop (release --revoke)");
 }
 
-// The start that --once-per noted, and how long ago it was if the backend's clock is known.
+// Returns the start that --once-per recorded, and its age if the backend's clock is known.
 std::string noted_at(std::int64_t at, const Result<RunStarts>& starts) {
   if (!starts || !starts->last) return run::utc(at);
   const Duration ahead = run::OncePer::ahead(*starts);
@@ -113,8 +113,8 @@ std::string noted_at(std::int64_t at, const Result<RunStarts>& starts) {
   return fmt::format("{}, {} ago", run::utc(at), format_duration(Duration{starts->now - at}));
 }
 
-// Adds the record of the last run and the start noted by --once-per, which may be the same run. A
-// newer start has no end yet: the job runs, or its dlock was killed.
+// Adds the record of the last run, and the start that --once-per recorded, which may belong to the
+// same run. A newer start has no end yet: the job runs, or its dlock was killed.
 void add_runs(Sheet& sheet, const KeyView& k, const Result<RunStarts>& starts) {
   const auto& last = k.last_run;
   const auto noted = starts && starts->last ? starts->last->at : k.noted_start;
@@ -148,7 +148,7 @@ void add_next_starts(Sheet& sheet, const RunStarts& s) {
              run::time_zone_name());
 }
 
-// Adds the commands with which an operator ends the first holder, the gentlest first.
+// Adds the commands with which an operator can end the first holder, the gentlest first.
 void add_ways_to_end(Sheet& sheet, const KeyView& k, const OpenStore& opened) {
   const HolderView& h = k.holders.front();
   const std::string release = "dlock release" + opened.options + " --key " + sh_word(k.key);
@@ -172,7 +172,7 @@ std::string state_line(const KeyView& k, const Traits& traits) {
   if (!k.holders.empty()) text += fmt::format(", {}", mode_name(k.holders.front().mode));
   text += with(", ", permits(k));
   if (!never_taken(k)) return text;
-  // recipes that keep the last run keep the newest token, too
+  // A recipe that keeps the last run keeps the newest token, too.
   return text + (traits.keeps_last_run ? ", never taken (the backend has no record)"
                                        : " (this recipe keeps no record of a free key)");
 }

@@ -47,10 +47,10 @@ class Screen {
     ::raise(SIGSTOP);
     resume();
   }
-  // Whether we may read keys.
+  // Returns whether we may read keys.
   bool keys() const noexcept { return keys_ && !in_the_background(STDIN_FILENO); }
 
-  // As much of the text as fits: wrapped lines would scroll the first ones away.
+  // Returns as much of the text as fits, because wrapped lines would scroll the first lines away.
   static std::string fitted(std::string_view text) {
     const TerminalSize size = terminal_size(STDOUT_FILENO);
     std::string out = "\033[H";
@@ -79,7 +79,7 @@ Result<void> watch(Duration every, bool redraw, const std::function<Frame()>& fr
   sigset_t mine, before;
   sigemptyset(&mine);
   for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH}) sigaddset(&mine, s);
-  // restore the terminal before a signal takes effect
+  // so the terminal is restored before a signal takes effect
   ::pthread_sigmask(SIG_BLOCK, &mine, &before);
   const Fd signals(::signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK));
   std::string last;
@@ -95,7 +95,7 @@ Result<void> watch(Duration every, bool redraw, const std::function<Frame()>& fr
       last = now.compare;
       const Deadline next = later(Clock::now(), every);
       for (bool again = false; !again && !over;) {
-        // POLLERR on the pipe shows that the reader has left, without a write.
+        // POLLERR on stdout shows, without a write, that the reader of a pipe has left.
         pollfd p[] = {{signals.get(), POLLIN, 0},
                       {screen.keys() ? STDIN_FILENO : -1, POLLIN, 0},
                       {redraw ? -1 : STDOUT_FILENO, 0, 0}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-// CLI/CLI.hpp would include more than we need. Linking needs Config and Formatter, which we do not
-// use.
+// CLI/CLI.hpp would include more than we need. Linking needs Config and Formatter, although we do
+// not use them.
 #include <algorithm>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -16,7 +16,7 @@
 namespace dlock::cli {
 namespace {
 
-// Thrown through CLI11 to end the parse, since it has no other way out. CLI11 does not catch it.
+// Thrown through CLI11, which does not catch it, because there is no other way to end the parse.
 struct Refused {
   Error error;
 };
@@ -32,17 +32,18 @@ bool needs_value(const Option& o) noexcept {
   return o.argument && o.argument[0] != '[' && o.argument[0] != '=';
 }
 
-// The words before the first `--`. CLI11 finds the options in them and the words that are their
-// values. What it copies is not used: a value is a view into argv, the last bytes of the word that
-// CLI11 has read last.
+// Reads the words before the first `--`. CLI11 finds the options among them, and their values. Its
+// copies are not used: a value is a view into argv, the last bytes of the word that CLI11 read
+// last.
 //
-// What CLI11 2.1 would do otherwise, and how it is changed:
-//   * `--name=` takes the next word: a byte that no word of argv can hold stands behind the =.
-//   * An option without a value is an exception: a `--` follows the last word, and an option that
-//   takes it has none.
-//   * An optional value ("[D]"), and one that must be there ("=yes|no"), would be the next word: to
-//   CLI11 the row is a switch, and what stands behind = is its value.
-//   * `-n-quiet` is read as `-n --quiet`, `-key` as `-k ey`, `-5` is an operand: refused.
+// Where CLI11 2.1 would do something else, the Reader prevents it:
+//   * For `--name=` it would take the next word. So a byte that argv cannot contain follows the =.
+//   * For an option without a value it would throw. So a `--` follows the last word, and an option
+//     that takes the `--` has no value.
+//   * It would take the next word for an optional value ("[D]"), and for a value that must follow
+//     the = ("=yes|no"). So for CLI11 the row is a switch, and the text after = is its value.
+//   * It would read `-n-quiet` as `-n --quiet`, `-key` as `-k ey`, and `-5` as an operand. The
+//     Reader refuses these words.
 constexpr char mark = '\0';
 
 class Reader {
@@ -58,7 +59,7 @@ class Reader {
       app_.add_option(names,
                       [this, &o](const CLI::results_t& read) { return found(o, read.front()); })
           ->expected(needs_value(o) ? 1 : 0)
-          ->trigger_on_parse();  // in the order of argv, one occurrence at a time
+          ->trigger_on_parse();  // call back in the order of argv, once for each occurrence
     }
   }
 
@@ -69,7 +70,7 @@ class Reader {
       const std::size_t equals = word.find('=');
       if (word.starts_with("--") && equals != word.npos) word.insert(equals + 1, 1, mark);
     }
-    // CLI11 takes words from the back of this vector, so its size shows which word is being read.
+    // CLI11 takes words from the back of this vector, so the size shows which word it reads.
     app_.parse(rest_);
     other_words();
   }
@@ -92,8 +93,8 @@ class Reader {
   }
 
  private:
-  // Whether one of the words may be this option. A value may look like an option; then CLI11 gets a
-  // row too many.
+  // Returns whether one of the words may be this option. A value may look like an option; then
+  // CLI11 gets a row that it does not need.
   bool named(const Option& o) const {
     return std::any_of(argv_ + 1, argv_ + left_, [&](std::string_view word) {
       if (word.starts_with("--")) return word.substr(2, word.find('=') - 2) == o.name;
@@ -101,17 +102,17 @@ class Reader {
     });
   }
 
-  // CLI11 has found the option. `read`: the value as CLI11 has read it.
+  // CLI11 calls this when it has found the option. `read`: the value as CLI11 has read it.
   bool found(const Option& o, std::string_view read) {
     other_words();  // report errors before this option first
     const int at = left_ - static_cast<int>(rest_.size());
     if (at == left_) refuse(fmt::format("--{}: needs a value, {}", o.name, o.argument));
     const std::string_view word = argv_[at];
-    // the letter's place in a word such as -nvs
+    // The position of the letter in a word such as -nvs.
     letter_ = std::exchange(at_, at) == at ? letter_ + 1 : 1;
     const bool marked = read.find(mark) != read.npos, has_value = marked || needs_value(o);
     const std::string_view value = word.substr(has_value ? word.size() + marked - read.size() : 0);
-    // the option is in the word before this one
+    // The last word may be the value, and the option the word before.
     const bool is_value = needs_value(o) && value.size() == word.size();
     if (!is_value && letter_ == 1)
       if (auto error = long_with_one_dash(to_.verb, word)) refuse(std::move(*error));
@@ -145,7 +146,7 @@ class Reader {
         refuse(unknown_long(to_.verb, word.substr(2, word.find('=') - 2)));
       if (auto error = long_with_one_dash(to_.verb, word)) refuse(std::move(*error));
       if (word.size() > 1 && word[0] == '-') refuse(unknown_letter(to_.verb, word[1]));
-      add_operand(*std::find(argv_ + 1, argv_ + left_, word), true);  // pass the bytes in argv
+      add_operand(*std::find(argv_ + 1, argv_ + left_, word), true);  // argv's own bytes
     }
   }
 

@@ -4,9 +4,9 @@
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_ENABLE_UNRELEASED_FEATURES 0
 // toml++ 3 in Debian asserts that a time begins with a digit, and that a non-ASCII character
-// outside of strings is a space. An optimising compiler may then assume both. Files may hold other
-// text. toml++ checks the digit again after the assertion, and does not treat the character as a
-// space at the second check.
+// outside of strings is a space. An optimising compiler may then assume both, but files may contain
+// other text. Without these assertions toml++ is right: it checks the digit once more later, and
+// its second check does not take the character for a space.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_ASSERT(condition) static_assert(true)
@@ -69,7 +69,7 @@ Result<std::optional<std::string>> contents(const ConfigFile& file) {
     return fail(Errc::config, "{}: {}", printable(file.path), why);
   };
   if (!fd) return refuse(::strerrordesc_np(errno));
-  // Whoever can write to this file decides where the locks are.
+  // A user who can write to this file decides where the locks are.
   if (const auto why = why_untrusted(fd.get(), {.forbidden = S_IWOTH, .regular = false});
       !why.empty())
     return refuse(why);
@@ -134,7 +134,7 @@ Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& fil
     for (Entry& e : lines) {
       const bool chosen = !profile.empty() && e.profile == profile;
       known |= chosen;
-      // an entry of another profile, or an empty one
+      // skip an entry of another profile, and an empty entry
       if ((!e.profile.empty() && !chosen) || e.name.empty()) continue;
       e.layer = chosen ? i : count + i;
       entries.push_back(std::move(e));

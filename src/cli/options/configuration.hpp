@@ -25,13 +25,13 @@ struct Entry {
   unsigned number = 0;    // line
   std::string where{};    // "/etc/dlock/config.toml:3"
   unsigned layer = 0;     // 0 has the highest priority, one for each table
-  std::string backend{};  // the backend in the same table: a secret is for this backend only
+  std::string backend{};  // of the same table: a secret is for it alone
 };
 
-// Options that name secret or TLS files. They must not reach another backend than their own.
+// Returns whether the option names a secret or a TLS file, which only its own backend may get.
 bool is_secret(std::string_view option) noexcept;
 
-// Reads --config, then the user's file, then the system's. A missing file is skipped, unless
+// Reads --config, then the user's file, then the system's file. A missing file is skipped, unless
 // --config names it. TOML is parsed only if a file exists.
 Result<std::vector<Entry>> read_configuration(const CommonOptions&);
 
@@ -45,9 +45,9 @@ struct ConfigFile {
 Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>&,
                                               std::string_view profile);
 
-// Parses the TOML subset that dlock reads; no other source uses the library. Entries are in the
-// order of the document, without layers and backends. Errc::config: not TOML, another table, or a
-// value that is neither text, a number nor true or false.
+// Parses the TOML subset that dlock reads. Only its source file uses the library. Entries are in
+// the order of the document, without layers and backends. Errc::config: the text is not TOML, or it
+// has an unknown table, or a value that is neither text, nor a number, nor true or false.
 Result<std::vector<Entry>> parse_toml(std::string_view text, std::string_view path);
 
 std::string toml_version();  // the library's version

@@ -17,15 +17,15 @@ tl::unexpected<Error> wrong(const Options& o, std::string_view message, Errc cod
 }
 
 tl::unexpected<Error> missing(const Options& o, std::string_view what) {
-  constexpr std::string_view any = "[OPTION...] ";  // the message leaves this out
+  constexpr std::string_view any = "[OPTION...] ";  // what the message leaves out
   std::string_view usage = info(o.verb).usage;
   usage.remove_prefix(usage.starts_with(any) ? any.size() : 0);
   return wrong(o, fmt::format("{}; usage: dlock {} {}", what, info(o.verb).name, usage));
 }
 
-// The rules of the table below. `b` is one name, or several with spaces between.
+// The checks that the table below uses. `b` is one name, or several names with spaces between.
 
-// `a` excludes each name of `b`.
+// `a` excludes each option in `b`.
 Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
   while (!b.empty())
     if (const auto other = next_part(b, ' '); given(o, a) && given(o, other))
@@ -36,7 +36,7 @@ Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
   return {};
 }
 
-// The same on the command line only: many commands share variables and files.
+// Like apart(), but on the command line only, because many commands share variables and files.
 Result<void> flags_apart(const Options& o, std::string_view a, std::string_view b) {
   while (!b.empty())
     if (const auto other = next_part(b, ' '); given_by_flag(o, a) && given_by_flag(o, other))
@@ -141,7 +141,7 @@ struct Rule {
   std::string_view a{}, b{};
 };
 
-// The first broken rule is the error.
+// The error is the first broken rule.
 constexpr Rule rules[] = {
     {~0U, apart, "quiet", "verbose"},
     {~config, needs_backend, "backend"},

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Setters for fields that no template of values.hpp fits.
+// Setters for fields that no template of values.hpp can set.
 
 Result<void> shared(Options& o, std::string_view) {
   o.mode = Mode::shared;
@@ -27,7 +27,7 @@ Result<void> limit(Options& o, std::string_view value) {
   return number<1, 1'000'000, &Options::limit>(o, value);
 }
 
-constexpr std::size_t most_keys = 64;  // the guard's start message can hold no more
+constexpr std::size_t most_keys = 64;  // more would not fit into the guard's start message
 
 Result<void> key(Options& o, std::string_view value) {
   if (std::find(o.keys.begin(), o.keys.end(), value) != o.keys.end())
@@ -45,7 +45,7 @@ Result<void> inspected_key(Options& o, std::string_view value) {
 }
 
 Result<void> nonblock(Options& o, std::string_view) {
-  // Keep a --wait: check_rules() must see both.
+  // Keep a --wait, because check_rules() must see both.
   if (!o.wait) o.wait = 0us;
   return {};
 }
@@ -73,7 +73,7 @@ Result<void> on_lost(Options& o, std::string_view value) {
   return {};
 }
 
-// -k could also mean --key.
+// A user may mean --key by -k.
 Result<void> kill_after(Options& o, std::string_view value) {
   const auto done = duration<&Options::kill_after>(o, value);
   if (done || given_by_flag(o, "key")) return done;
@@ -94,17 +94,17 @@ Result<void> max_waiters(Options& o, std::string_view value) {
   return number<0, 1'000'000, &Options::max_waiters>(o, value);
 }
 Result<void> watch_pid(Options& o, std::string_view value) {
-  // the largest pid that any kernel gives
+  // the greatest pid of any kernel
   return number<1, 1 << 22, &Options::watch_pid>(o, value);
 }
 
-// The allowed words of some options, in the order of the field's values.
+// The allowed words of some options, in the order of the values of their fields.
 constexpr const char log_formats[] = "text|json";
 constexpr const char sort_orders[] = "key|age|waiters";
 constexpr const char descendant_choices[] = "wait|kill|release";
 constexpr const char foreground_choices[] = "auto|yes|no";
 
-// The value must follow =, so that --foreground does not take a word of the command.
+// The value must follow =. Otherwise --foreground would take a word of the command.
 Result<void> foreground(Options& o, std::string_view value) {
   if (value.empty()) return fail(Errc::usage, "needs a value, as in --foreground=yes");
   return choice<foreground_choices, &Options::group>(o, value);
@@ -387,7 +387,7 @@ std::span<const Option> option_table() noexcept { return all_options; }
 
 bool reads(const Option& o, Verb v) noexcept {
   if (v != Verb::config) return o.has_variable && belongs(o, v);
-  // the command's own rows come first
+  // the rows of the command itself come first
   return o.has_variable && std::none_of(std::begin(all_options), &o, [&](const Option& earlier) {
            return earlier.has_variable && std::string_view(earlier.name) == o.name;
          });

@@ -22,19 +22,19 @@ constexpr Verbs taking = run | acquire, jobs = run | fence,
 
 enum class Group : std::uint8_t { common, subject, taking, job, result };
 
-// Options of one choice exclude each other: if one of them is on the command line, it overrides the
-// variables of all of them.
+// Options of the same choice exclude each other. If one of them is on the command line, it
+// overrides the variables of all of them.
 enum class Choice : std::uint8_t { none, waiting, mode, verbosity, format, length };
 
 struct Option {
   const char* name;  // "wait" for --wait
   char letter;       // 'w' for -w; 0: none
-  // "D" in --wait=D; "[D]": optional; "=D": only after =; null: a switch
+  // "D" for --wait=D; "[D]": optional; "=D": only after =; null: a switch
   const char* argument;
   Verbs verbs;
   Group group;
   std::string_view help;
-  // its error names the value and what is allowed, not the option
+  // The error names the value and what is allowed, but not the option.
   Result<void> (*set)(Options&, std::string_view);
   bool has_variable = false;        // read from DLOCK_WAIT when it is not on the command line
   std::string_view default_text{};  // the default, in words; empty: none, or false
@@ -43,28 +43,28 @@ struct Option {
 
 std::span<const Option> option_table() noexcept;
 
-// Whether the command accepts the option on its command line.
+// Returns whether the command accepts the option on its command line.
 inline bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)) != 0; }
 
-// Whether the command reads the option from variables and files. `config` reads the options of all
-// commands, each name once.
+// Returns whether the command reads the option from variables and files. `config` reads the options
+// of all commands, each name once.
 bool reads(const Option&, Verb) noexcept;
 
-// CLI11 compares each row with all rows before it, so it gets only the rows that the command line
-// may name. A test gives it all rows, to show that no name occurs twice.
+// Which rows CLI11 gets. It compares each row with all rows before it, so it gets only the rows
+// that the command line may name. A test gives it all rows, to show that no name occurs twice.
 enum class Rows { named, all };
 
-// Reads the options before the first `--` with CLI11 and, for run and fence, the command after it.
-// argv[0] is the command. Errc::usage for the first error. Does not reorder argv.
+// Reads the options before the first `--` with CLI11 and, for run and fence, the command after the
+// `--`. argv[0] is the command. Returns the first error, Errc::usage. It does not reorder argv.
 Result<void> read_arguments(Options&, int argc, char** argv, Rows = Rows::named);
 
 std::string_view cli11_version() noexcept;
 
-// Rules between options (option_rules.cpp). parse() calls them, except set_output.
+// Rules between options (option_rules.cpp). parse() calls these functions, except set_output().
 
-// Treats the only word as the key, as if --key were before it. For check the word is a sequencer,
-// unless a token or a handle says what to check. inspect keeps the word as Options::operand, since
-// it may be a pattern.
+// Treats the only word as the key, as if --key were before the word. For `check` the word is a
+// sequencer, unless a token or a handle says what to check. `inspect` keeps the word as
+// Options::operand, because it may be a pattern.
 Result<void> operand_as_key(Options&);
 
 // Refuses contradictions and missing options.
@@ -73,9 +73,9 @@ Result<void> check_rules(const Options&);
 // The setter of --output. Errc::usage: no command has this form.
 Result<void> set_output(Options&, std::string_view);
 
-// Makes Options::output and its switches agree, after all sources were read. Errc::usage: they
-// contradict each other on the command line, or the form belongs to another command. Several
-// commands share a variable or file, so there a form of another command is ignored.
+// Makes Options::output and its switches agree, when all sources have been read. Errc::usage: they
+// contradict each other on the command line, or the form belongs to another command. Commands share
+// variables and files, so a form of another command is ignored there.
 Result<void> choose_output(Options&);
 
 }  // namespace dlock::cli

@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::string_view prefix = "DLOCK_";
 
-// The value in force. The command line is read first, and later sources only fill gaps.
+// Returns the value in force. The command line is read first, and later sources only fill gaps.
 const Given* find(const CommonOptions& o, std::string_view name) noexcept {
   for (const Given& g : o.values)
     if (!g.off && name == g.option->name) return &g;
   return nullptr;
 }
 
-// Whether a source of higher priority has already set this option or another of its choice.
+// Returns whether a source of higher priority has set this option or another of its choice.
 bool decided(const Options& to, const Given& by) {
   const auto outweighs = [&](const Given& g) {
     return g.source != by.source ? g.source < by.source : g.layer < by.layer;
@@ -57,9 +57,9 @@ struct Variable {
   std::string_view name, value;
 };
 
-// Whether no option has this variable: a misspelt name must not lead to the wrong store. Exempt are
-// the variables of jobs, passwords and tests, and those that Kubernetes sets for a service named
-// dlock.
+// Returns whether no option has this variable: a misspelt name must not lead to the wrong store.
+// Exempt are the variables of jobs, passwords and tests, and those that Kubernetes sets for a
+// service named dlock.
 bool is_unknown(const Variable& v) {
   constexpr std::string_view own[] = {"PASSWORD", "SENTINEL_PASSWORD",
                                       "HELD",     "KEY",
@@ -74,14 +74,14 @@ bool is_unknown(const Variable& v) {
          std::find(std::begin(own), std::end(own), rest) == std::end(own) && !of_an_option(v.name);
 }
 
-// Whether only the command line can set this option.
+// Returns whether only the command line can set this option.
 bool is_fixed(const Variable& v) {
   const auto table = option_table();
   return std::any_of(table.begin(), table.end(),
                      [&](const Option& o) { return environment_name(o.name) == v.name; });
 }
 
-// The environment's variables that begin with DLOCK_.
+// Returns the environment's variables that begin with DLOCK_.
 std::vector<Variable> variables() {
   std::vector<Variable> all;
   for (char** e = ::environ; *e; ++e) {
@@ -94,14 +94,14 @@ std::vector<Variable> variables() {
 
 Result<void> from_environment(Options& to) {
   const auto all = variables();
-  if (all.empty()) return {};  // the usual case; it saves half of the parsing time
+  if (all.empty()) return {};  // this is the usual case, and saves half of the parsing time
   for (const Option& o : option_table()) {
     if (!reads(o, to.verb)) continue;
     const std::string name = environment_name(o.name);
     const auto set =
         std::find_if(all.begin(), all.end(), [&](const Variable& v) { return v.name == name; });
     if (set == all.end() || decided(to, {&o, set->value, Source::environment})) continue;
-    // A variable that is set but empty is an error: it must not lead to another store than
+    // A variable that is set but empty is an error, because it must not lead to another store than
     // intended.
     if (set->value.empty())
       return fail(Errc::config, "{}: is set but empty; unset it or give it a value", name);
@@ -125,13 +125,13 @@ Result<void> from_configuration(Options& to) {
       if (name == o.name && reads(o, verb)) return &o;
     return nullptr;
   };
-  // options keep views into the entries, which must last as long as the process
+  // Options keep views into the entries, so the entries must live as long as the process.
   static auto* const kept = new std::deque<std::vector<Entry>>;
   TRY(read, read_configuration(to));
   const std::vector<Entry>& entries = kept->emplace_back(std::move(read));
   for (const Entry& e : entries)
     to.env_requested |= to.verb == Verb::acquire && e.name == "output" && e.value == "env";
-  for (const Entry& e : entries) {  // in order of priority
+  for (const Entry& e : entries) {  // the entries are in order of priority
     const Option* o = settable(e.name, to.verb);
     const auto wrong = [&](std::string_view why) {
       return fail(Errc::config, "{}: {}: {}", e.where, e.name, why);
@@ -144,7 +144,7 @@ Result<void> from_configuration(Options& to) {
     }
     if (e.name == "config" || e.name == "profile")
       return wrong("cannot be set in a configuration file");
-    if (!o && settable(e.name, Verb::config)) continue;  // of another command
+    if (!o && settable(e.name, Verb::config)) continue;  // an option of another command
     if (!o)
       return wrong(find_option(e.name) ? "this option cannot be in a configuration file"
                                        : "there is no such option");
@@ -154,7 +154,7 @@ Result<void> from_configuration(Options& to) {
                 .where = e.where,
                 .layer = e.layer,
                 .backend = e.backend};
-    if (is_secret(e.name)) to.values.push_back(given);  // counted once the backend is known
+    if (is_secret(e.name)) to.values.push_back(given);  // it counts when the backend is known
     else if (const auto done = set_from(to, given); !done) return wrong(done.error().message);
   }
   return {};
@@ -215,7 +215,7 @@ Result<void> parse(Options& to, int argc, char** argv) {
   if (done && to.help) return done;
   if (done) done = operand_as_key(to);
   if (done) done = from_environment(to);
-  // Also read the files for an acquire with an error: a file may ask for lines for eval.
+  // After an error of acquire, read the files, too: a file may ask for lines for eval.
   if (done || to.verb == Verb::acquire)
     if (auto files = from_configuration(to); done) done = std::move(files);
   if (done) done = choose_output(to);

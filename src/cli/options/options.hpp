@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line, its environment variables and the configuration files.
 //
-// Long names must be given in full: a script must not break when an option is added. Text is kept
-// as views into argv and the environment, which last as long as the process.
+// Long names must be given in full, so that no script breaks when an option is added. Text is kept
+// as views into argv and the environment, which live as long as the process.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -26,7 +26,7 @@ enum class Output { text, json, env, csv };
 
 struct Option;
 
-// Where an option's value came from.
+// The source of an option's value.
 enum class Source : std::uint8_t { flag, environment, config };
 struct Given {
   const Option* option;
@@ -35,26 +35,26 @@ struct Given {
   std::string_view where{};    // config: "/etc/dlock/config.toml:3"
   unsigned layer = 0;          // config: 0 has the highest priority
   bool off = false;            // a switch that was set to "no"
-  std::string_view backend{};  // for a secret in a file's table: the backend that the table names
+  std::string_view backend{};  // of a secret in a file: its table's backend
 };
 
-// What every command has.
+// The options of every command.
 struct CommonOptions : run::OutputOptions {
   Verb verb{};
   bool help = false, all_help = false;  // all_help: --help=all was given
   std::string_view config, profile;
 
   std::vector<std::string_view> keys;       // in the given order
-  std::optional<std::string_view> operand;  // the only word, SEQUENCER or K
+  std::optional<std::string_view> operand;  // the only word: SEQUENCER or K
 
   Output output = Output::text;
   bool json = false, csv = false;   // the same, once all is read
-  std::string_view foreign_output;  // --output had a form of another command (option_rules.cpp)
+  std::string_view foreign_output;  // --output named a form of another command (option_rules.cpp)
 
-  // the place in a file that requires a backend: "/etc/dlock/config.toml:1"; empty: none does
+  // Where a file requires a backend, "/etc/dlock/config.toml:1"; empty: no file does.
   std::string_view backend_required_by;
 
-  std::vector<Given> values;  // in the order in which it was read
+  std::vector<Given> values;  // in the order in which dlock read them
 };
 
 // Options of the commands that use a store.
@@ -73,8 +73,8 @@ struct GrantOptions : virtual StoreOptions {
   std::optional<FencingToken> token;
 };
 
-// Options of the commands that take a lock: run and acquire, and some of fence. `command`: the
-// words after the first `--`; null: there was no `--`.
+// The options of the commands that acquire a lock: run and acquire, and some of fence. `command`:
+// the words after the first `--`; null: there was no `--`.
 struct TakingOptions : virtual GrantOptions, run::RunOptions {
   Mode mode = Mode::exclusive;
   unsigned limit = UINT_MAX;
@@ -84,7 +84,7 @@ struct TakingOptions : virtual GrantOptions, run::RunOptions {
   std::optional<int> watch_pid;
 };
 
-// The options of one command each. A command sees its own and the shared ones.
+// The options of single commands. A command sees its own and the shared options.
 struct RunCommandOptions : virtual TakingOptions {
   std::optional<std::string_view> shell_command;
   bool no_env = false, explain = false;
@@ -94,7 +94,7 @@ struct RunCommandOptions : virtual TakingOptions {
 struct AcquireOptions : virtual TakingOptions {
   bool hold = false, keep = false;
   Duration max_hold{std::chrono::hours{1}};
-  // lines for eval (say.hpp); set as far as known, also when the rest of the command line is wrong
+  // Print lines for eval (say.hpp). Set early, even if the rest of the command line is wrong.
   bool env_requested = false;
 };
 
@@ -116,7 +116,7 @@ struct InspectOptions : virtual StoreOptions {
 
 struct BenchOptions : virtual StoreOptions,
                       bench::Measurement {          // no scenario: uncontended, handoff
-  std::vector<std::string_view> backends, recipes;  // empty: the default one
+  std::vector<std::string_view> backends, recipes;  // empty: the default
   bool no_progress = false;
   std::string_view html;
 };
@@ -134,28 +134,28 @@ struct Options : RunCommandOptions,
                  BenchOptions,
                  ConfigOptions {};
 
-// The first row with this name that at least one command of the set has; null: no row.
+// Returns the first row with this name that a command of the set has; null: there is no such row.
 const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
 
 std::string environment_name(std::string_view option);  // "DLOCK_WAIT"
 
-// Reads all sources and checks the result. argv[0] is the command's name. Errc::usage, or
-// Errc::config for the environment and files. Does not reorder argv.
+// Reads all sources and checks the result. argv[0] is the command's name. Errc::usage; Errc::config
+// for the environment and files. It does not reorder argv.
 Result<void> parse(Options&, int argc, char** argv);
 
-// The variables that no command reads, as "DLOCK_A, DLOCK_B"; empty: there are none.
+// Returns the DLOCK_ variables that no command reads, "DLOCK_A, DLOCK_B"; empty: there are none.
 std::string unknown_variables();
 
-// Whether any source, or the command line, has set the option of this long name.
+// Returns whether any source, or the command line, has set the option of this long name.
 bool given(const CommonOptions&, std::string_view name) noexcept;
 bool given_by_flag(const CommonOptions&, std::string_view name) noexcept;
 
-// The option's name in messages, by the source of its value: "--wait", "DLOCK_WAIT" or
+// Returns the option's name for messages, by the source of its value: "--wait", "DLOCK_WAIT" or
 // "/etc/dlock/config.toml:3: wait".
 std::string display_name(const CommonOptions&, std::string_view name);
 std::string display_name(const Given&);
 
-// The error code for a wrong value of this option: usage on the command line, config elsewhere.
+// Returns the code for a wrong value of this option: usage on the command line, config elsewhere.
 Errc error_code_of(const CommonOptions&, std::string_view name) noexcept;
 
 }  // namespace dlock::cli

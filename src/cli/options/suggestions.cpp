@@ -12,9 +12,9 @@
 namespace dlock::cli {
 namespace {
 
-constexpr std::size_t longest_name = 32;  // longer than every name
+constexpr std::size_t longest_name = 32;  // no name is longer
 
-// Counts insertions, deletions, replacements and transpositions that turn `a` into `b` (optimal
+// Counts the insertions, deletions, replacements and transpositions that turn `a` into `b` (optimal
 // string alignment).
 std::size_t mistakes(std::string_view a, std::string_view b) {
   std::array<std::array<std::size_t, longest_name + 1>, longest_name + 1> d{};
@@ -57,8 +57,8 @@ std::string_view called_here(std::string_view typed, Verb verb) {
   return {};
 }
 
-// Two rows with the same name are one option if both take a value, or neither does. So --wait of
-// run and --wait of release are one option; --hold of acquire and --hold=D of bench are two.
+// Two rows with the same name are one option if both have a value, or neither has. So --wait of run
+// and --wait of release are one option; --hold of acquire and --hold=D of bench are two.
 bool has_value(const Option& o) noexcept { return o.argument != nullptr; }
 
 Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::string_view hint) {
@@ -85,7 +85,7 @@ std::string_view nearest(std::string_view wrong, std::span<const std::string_vie
     return *std::find_if(names.begin(), names.end(), begun);
 
   std::string_view best;
-  // a short word resembles every name
+  // A short word resembles every name, so it must have fewer mistakes.
   std::size_t fewest = std::clamp<std::size_t>((wrong.size() + 1) / 2, 2, 3);
   for (const std::string_view name : names) {
     if (name.size() > longest_name) continue;
@@ -124,7 +124,7 @@ std::optional<Error> long_with_one_dash(Verb verb, std::string_view word) {
 
 std::string meant_variable(std::string_view name, Verb verb) {
   if ((name == "URL" || name == "HOST") && find_option("backend", bit(verb))) return "BACKEND";
-  // compare without the prefix, which is half of a short name
+  // Compare without the prefix, which would be half of a short name.
   const std::size_t prefix = environment_name("").size();
   std::vector<std::string> twins;
   for (const Option& o : option_table())

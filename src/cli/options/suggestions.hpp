@@ -9,8 +9,8 @@
 
 namespace dlock::cli {
 
-// Returns the name that `wrong` was probably meant to be: at most two typing errors away, or the
-// only name that begins with it. Empty: there is none.
+// Returns the name that `wrong` was probably meant to be: a name at most two typing errors away, or
+// the only name that begins with `wrong`. Empty: there is none.
 std::string_view nearest(std::string_view wrong, std::span<const std::string_view> names);
 
 Error unknown_long(Verb, std::string_view name);  // `name` without the dashes
@@ -19,11 +19,11 @@ Error unknown_letter(Verb, char letter);
 // Refuses `-key` and suggests `--key`, instead of reading the letters as options.
 std::optional<Error> long_with_one_dash(Verb, std::string_view word);
 
-// Returns "WAIT" for DLOCK_WIAT; `name` is what follows DLOCK_. Empty: no variable resembles it.
+// Returns "WAIT" for DLOCK_WIAT; `name` is the text after DLOCK_. Empty: no variable resembles it.
 std::string meant_variable(std::string_view name, Verb);
 
-// Returns the probable URL if the text is only a host and a port, by the services' usual ports:
-// "redis://localhost:6379" for "localhost:6379". Empty: other text.
+// Returns the probable URL if the text is only a host and a port, by the usual ports of services:
+// "redis://localhost:6379" for "localhost:6379". Empty for any other text.
 std::string proposed_url(std::string_view text);
 
 }  // namespace dlock::cli

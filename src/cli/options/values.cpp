@@ -27,7 +27,7 @@ std::optional<int> real_time_signal(std::string_view name) {
   return from_top ? SIGRTMAX - static_cast<int>(*offset) : SIGRTMIN + static_cast<int>(*offset);
 }
 
-// The C library reserves the signals between the standard and the real-time ones.
+// The C library reserves the signals between the standard signals and the real-time signals.
 bool can_be_sent(std::uint64_t n) noexcept {
   const auto rtmin = static_cast<std::uint64_t>(SIGRTMIN),
              rtmax = static_cast<std::uint64_t>(SIGRTMAX);

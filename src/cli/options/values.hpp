@@ -12,19 +12,19 @@
 
 namespace dlock::cli {
 
-// Digits only, from `least` to `most`.
+// Accepts only digits, and a number from `least` to `most`.
 Result<std::uint64_t> parse_number(std::string_view text, std::uint64_t least, std::uint64_t most);
 
-// TERM, SIGTERM, 15, RTMIN, RTMIN+3, RTMAX-1.
+// Accepts TERM, SIGTERM, 15, RTMIN, RTMIN+3, RTMAX-1.
 Result<int> parse_signal(std::string_view text);
 
-// The index of `text` among the words "a|b|c".
+// Returns the index of `text` among the words "a|b|c".
 Result<std::size_t> parse_choice(std::string_view text, std::string_view choices);
 
-// 1, true, yes, on; 0, false, no, off.
+// Accepts 1, true, yes, on; 0, false, no, off.
 Result<bool> parse_switch(std::string_view text);
 
-// Setters, a column of the option table: how a value reaches a field of Options.
+// Setters, for a column of the option table: they set a field of Options from a text.
 
 template <auto Field>
 Result<void> on(Options& o, std::string_view) {
@@ -44,7 +44,7 @@ Result<void> text(Options& o, std::string_view value) {
   return any_text<Field>(o, value);
 }
 
-// Adds a value to a list; the same value twice is an error.
+// Adds a value to a list. If the list has the value already, that is an error.
 template <auto Field>
 Result<void> added_text(Options& o, std::string_view value) {
   auto& all = o.*Field;
@@ -55,7 +55,7 @@ Result<void> added_text(Options& o, std::string_view value) {
   return {};
 }
 
-// Sets the field to what a function makes of the text.
+// Sets the field to the result of `Parse`.
 template <auto Parse, auto Field>
 Result<void> parsed(Options& o, std::string_view value) {
   TRY(made, Parse(value));
@@ -82,7 +82,7 @@ Result<void> number(Options& o, std::string_view value) {
   return {};
 }
 
-// Sets the field by its place among the words "a|b|c".
+// Sets the field to the index of the text among the words "a|b|c".
 template <const auto& Choices, auto Field>
 Result<void> choice(Options& o, std::string_view value) {
   TRY(index, parse_choice(value, Choices));

@@ -69,7 +69,7 @@ constexpr VerbInfo table[] = {
 
 constexpr std::size_t line_width = 80, option_column = 30;
 
-// Wraps `text` at line_width. The first line begins at `column`; the others are indented to it.
+// Wraps `text` at line_width. The first line begins at `column`, and the others are indented to it.
 std::string wrapped(std::string_view text, std::size_t column) {
   std::string out;
   std::size_t at = column;
@@ -88,7 +88,7 @@ std::string wrapped(std::string_view text, std::size_t column) {
   return out + '\n';
 }
 
-// "  left      meaning". A left side that is too long gets a line of its own.
+// Returns "  left      meaning". If the left side is too long, it gets a line of its own.
 std::string entry(std::string_view left, std::string_view meaning, std::size_t column) {
   const bool fits = left.size() + 2 <= column;
   return fmt::format(
@@ -121,7 +121,7 @@ std::string_view heading(Group g) {
   return "";
 }
 
-// --help shows these options, and --help=all shows the rest, too.
+// --help shows these options; --help=all shows all.
 constexpr std::string_view everyday =
     " key handle state token force yes revoke if-held nonblock wait limit shared reason command "
     "kill-after max-run min-hold once-per explain hold keep until-success output json csv columns "
@@ -129,7 +129,7 @@ constexpr std::string_view everyday =
     "verbose help conflict-exit-code report ";
 
 bool is_everyday(const Option& o, Verb v) {
-  if (v == Verb::run && o.group == Group::result) return false;  // only --explain uses them
+  if (v == Verb::run && o.group == Group::result) return false;  // for --explain only
   return everyday.find(fmt::format(" {} ", o.name)) != everyday.npos;
 }
 

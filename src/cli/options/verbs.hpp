@@ -13,9 +13,9 @@ struct VerbInfo {
   Verb verb;
   std::string_view name;
   std::string_view usage;    // what follows the name
-  std::string_view summary;  // shown in the list of commands
+  std::string_view summary;  // for the list of commands
   std::string_view about;    // a paragraph for its --help
-  std::string_view example;  // shown by its --help
+  std::string_view example;  // for its --help
 };
 
 std::span<const VerbInfo> verbs() noexcept;  // in the order of enum Verb
@@ -29,7 +29,7 @@ std::string short_usage();    // printed by dlock without arguments
 
 std::string_view version() noexcept;  // "1.0.0"
 
-// dlock --version: version and commit, backends and recipes (with those not built in), libraries
+// dlock --version: version and commit, backends and recipes (also those not built in), libraries.
 std::string version_text();
 std::string version_json();  // the same as one JSON object
 

@@ -23,7 +23,7 @@ std::string recipes_of(const BackendFactory& b) {
   return text;
 }
 
-// The versions of header-only libraries and of the C library.
+// Returns the versions of header-only libraries and of the C library.
 std::vector<std::string> headers() {
   return {"fmt " + dotted(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100),
           "nlohmann-json " + dotted(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
