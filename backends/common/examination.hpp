@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Used by inspect --doctor: what a store reports of itself, and what that means for locks.
+// For inspect --doctor: what a store reports about itself, and what that means for locks.
 #pragma once
 #include <iterator>
 #include <string>
@@ -18,15 +18,15 @@ constexpr Finding::Level good_if(bool is, Finding::Level otherwise) noexcept {
 // A check of one value that a server reports.
 struct Check {
   std::string_view what;
-  std::string_view query;  // in the store's own language: an SQL expression, the recipes concerned
+  std::string_view query;  // in the store's language: an SQL expression, the recipes
   Finding::Level (*judge)(std::string_view value);
-  std::string_view advice;  // unless the value is good
+  std::string_view advice;  // shown unless the value is good
 };
 template <int least>
 Finding::Level at_least(std::string_view value) noexcept {
   return good_if(parse_number<std::int64_t>(value).value_or(0) >= least, Finding::Level::warning);
 }
-// The value of a switch.
+// Judges the value of a switch.
 inline Finding::Level is_on(std::string_view value) noexcept {
   return good_if(value == "on", Finding::Level::warning);
 }
@@ -35,7 +35,7 @@ class Findings {
  public:
   explicit Findings(std::string of = {}) : of_(std::move(of)) {}
 
-  // Adds one check: the fact, its value and the judgement; and the advice, unless the value is
+  // Adds one check: the fact, its value and its level. It adds the advice, unless the value is
   // good.
   void add(std::string_view what, std::string value, Finding::Level level,
            std::string_view advice = {}) {
@@ -53,7 +53,7 @@ class Findings {
   std::vector<Finding> extract() { return std::move(all_); }
 
  private:
-  const std::string of_;  // appended to each name: " of HOST"
+  const std::string of_;  // appended to each fact: " of HOST"
   std::vector<Finding> all_;
 };
 

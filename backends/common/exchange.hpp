@@ -9,7 +9,7 @@
 
 namespace dlock {
 
-// How long to wait. The wait ends early when `interrupt_fd` is readable; nobody reads from it.
+// How long to wait. A readable `interrupt_fd` ends the wait; its data is not read.
 struct Wait {
   Deadline until;
   int interrupt_fd = -1;
@@ -17,32 +17,32 @@ struct Wait {
   bool over() const noexcept { return Clock::now() >= until; }
   bool interrupted() const noexcept;
 };
-// Waits for `events` on `fd`. True: they happened, or the descriptor is broken, which the next read
-// or write reports. False: the wait is over.
+// Waits for `events` on `fd`. True: they happened, or the descriptor is broken; then the next read
+// or write reports the error. False: the wait is over.
 bool wait_for(int fd, short events, const Wait&) noexcept;
 
 // Errc::unavailable: this server is read-only, whatever rights the account has.
 Result<void> writable(const std::string& where, bool read_only);
 
-// Sleeps. True: for the whole time; false: interrupted.
+// Sleeps. Returns whether it slept for the whole time; false: it was interrupted.
 bool nap(Duration, int interrupt_fd) noexcept;
-// The pause after this number of failures of one request. Random, so that clients with the same
-// problem do not retry in step.
+// Returns the pause after this number of failures of one request. It is random, so that clients
+// with the same problem do not retry in step.
 Duration pause_after(unsigned failures) noexcept;
 // The same after tries to connect, which cost the server more: 20 ms, growing to 500 ms.
 Duration pause_before_connect(unsigned failures) noexcept;
 
-// What may help when a server refused a request.
+// What may help when a server has refused a request.
 enum class Remedy {
   later,      // nothing was written: the same request may succeed in a moment
-  reconnect,  // the connection is gone; it is unknown whether the request was carried out
-  elsewhere,  // this server is the wrong one, or does not accept writes now; try another
+  reconnect,  // the connection is gone, so it is unknown whether the request was carried out
+  elsewhere,  // this server is the wrong one, or accepts no writes now; try another server
   create,     // a table is missing
-  send_text,  // the server does not know the script; send its text once
+  send_text,  // the server does not know the script, so send its text once
   none,       // an administrator has to change something first
 };
 
-// A row of a store's table of the errors that its server has.
+// A row of a store's table of server errors.
 template <class Id>
 struct ServerErrorRow {
   Id id;  // the server's own code
@@ -53,7 +53,7 @@ struct ServerErrorRow {
 
 Error no_answer(std::string_view what, std::string_view where);        // Errc::timed_out
 Error malformed_reply(std::string_view what, std::string_view where);  // Errc::protocol
-// Errc::usage: `record`, such as "node x", has a layout that only a newer dlock knows.
+// Errc::usage: only a newer dlock knows the layout of `record`, such as "node x".
 Error newer_record(std::string_view record, std::string_view where, unsigned layout);
 // `text` comes from the server, so it is made printable and short. `advice` is for people and may
 // be empty.

@@ -22,7 +22,7 @@ bool is_address(const std::string& host) noexcept {
          ::inet_pton(AF_INET6, host.c_str(), &any) == 1;
 }
 
-// The reply of getaddrinfo(3).
+// Owns the reply of getaddrinfo(3).
 struct Found {
   int error = EAI_AGAIN;
   Addresses addresses;
@@ -30,7 +30,7 @@ struct Found {
 
 namespace {
 
-// The longest wait for a new answer while older addresses are known.
+// The longest wait for a new answer, if older addresses are known.
 constexpr Duration freshness = std::chrono::seconds{1};
 
 Found resolve(const std::string& host, int flags) {
@@ -50,7 +50,7 @@ Found resolve(const std::string& host, int flags) {
   return found;
 }
 
-// Whether the name service failed to say if the host exists.
+// Returns whether the name service failed, so nobody knows if the host exists.
 bool unanswered(int error) noexcept {
   return error == EAI_AGAIN || error == EAI_SYSTEM || error == EAI_MEMORY;
 }
@@ -58,17 +58,17 @@ bool unanswered(int error) noexcept {
 }  // namespace
 
 struct Lookup::Question {
-  const Fd over{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // becomes readable with the answer
+  const Fd over{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // readable: the answer is there
   std::mutex mutex;
   std::optional<Found> found;
 };
 
-// Shared by the whole process. Never destroyed: a thread may still hang in the name service when
-// the process ends.
+// Shared by the whole process. It is never destroyed: a thread may still hang in the name service
+// when the process ends.
 struct Lookup::Names {
   struct Name {
     std::shared_ptr<Question> under_way;
-    Addresses former;  // the last good answer
+    Addresses former;  // the last successful answer
   };
   std::mutex mutex;
   std::map<std::string, Name> names;
@@ -94,7 +94,7 @@ struct Lookup::Names {
         const std::lock_guard answer(query->mutex);
         query->found = std::move(found);
         ::eventfd_write(query->over.get(), 1);
-      }).detach();  // nobody waits for this thread
+      }).detach();  // no thread waits for this one
     } catch (const std::system_error&) { return nullptr; }
     return under_way = std::move(query);
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the addresses of a host without waiting for the name service. getaddrinfo(3) has no
-// deadline, so this file alone calls it, in a thread of its own.
+// deadline, so only this file calls it, on a separate thread.
 //
-// At most one lookup of a name is in flight; later callers share its answer. Nobody waits for a
-// thread that hangs in the name service: it ends when the service gives up, or with the process. A
-// literal address needs no thread.
+// At most one lookup of a name is in flight; later callers share its answer. No caller waits for a
+// thread that hangs in the name service: the thread ends when the service gives up, or with the
+// process. A literal address needs no thread.
 #pragma once
 #include <sys/socket.h>
 #include <cstdint>
@@ -26,22 +26,22 @@ struct Address {
 };
 using Addresses = std::vector<Address>;
 
-bool is_address(const std::string& host) noexcept;  // whether the host is a literal address
+bool is_address(const std::string& host) noexcept;  // returns whether the host is a literal address
 
 class Lookup {
  public:
-  // Begins a new lookup. If there is no answer after a third of the time, or 1 s at most, the
-  // addresses of the last good answer are used, if there was one.
+  // Begins a new lookup. If no answer comes in a third of the time, or in 1 s at most, it uses the
+  // addresses of the last successful answer, if there was one.
   Lookup(const std::string& host, std::uint16_t port, Deadline until);
   ~Lookup();
   Lookup(const Lookup&) = delete;
   Lookup& operator=(const Lookup&) = delete;
 
-  // nullopt: no answer yet; call again when fd() is readable, and no later than patience().
-  // Addresses are never empty. Errc::unavailable: the host does not exist, or nothing is known at
-  // `until`.
+  // nullopt: there is no answer yet; call again when fd() is readable, and no later than
+  // patience(). The addresses are never empty. Errc::unavailable: the host does not exist, or
+  // nothing is known at `until`.
   std::optional<Result<Addresses>> answer();
-  int fd() const noexcept;  // -1: the answer is there
+  int fd() const noexcept;  // -1: there is an answer
   Deadline patience() const noexcept { return patience_; }
 
  private:
@@ -56,7 +56,7 @@ class Lookup {
   std::shared_ptr<Question> question_;
 };
 
-// The same, but waits for the answer.
+// Like Lookup, but waits for the answer.
 Result<Addresses> look_up(const std::string& host, std::uint16_t port, Deadline until);
 
 }  // namespace dlock

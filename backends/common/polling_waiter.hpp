@@ -23,7 +23,7 @@ class PollingWaiter : public Waiter {
   };
   virtual Result<Tried> try_once() = 0;
 
-  Request request_;  // its owner belongs to this attempt: nothing was released under it
+  Request request_;  // nothing was released under its owner
 
  private:
   const int interrupt_;

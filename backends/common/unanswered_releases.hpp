@@ -7,8 +7,8 @@
 namespace dlock {
 
 // Releases that a backend sent and that got no reply. Each may have been carried out, or may still
-// be. So a repeated release that finds nothing counts as released if it is for the same grant: same
-// key and same owner. (One owner can have several keys.)
+// be. So a repeated release that finds nothing counts as released if it is for the same grant,
+// which means the same key and the same owner. (One owner can have several keys.)
 class UnansweredReleases {
  public:
   void add(const Lease& lease) {
@@ -18,7 +18,7 @@ class UnansweredReleases {
     return find(key, owner) != leases_.end();
   }
 
-  // Says what the reply to a release means. `removed`: the store had the grant until now.
+  // Returns what the reply to a release means. `removed`: the store had the grant until now.
   // `unclear`: an earlier try of this call got no reply. If the grant is gone although its ttl is
   // not over, an earlier request of ours, whose reply was lost, has removed it.
   Released answered(const Lease& lease, bool removed, bool unclear = false) {
@@ -28,7 +28,7 @@ class UnansweredReleases {
     return removed || by_us ? Released::yes : Released::was_not_held;
   }
 
-  // Releases whose ttl is not over, oldest first. A new acquisition sends them again first.
+  // The releases whose ttl is not over, oldest first. A new acquisition repeats them first.
   const std::vector<Lease>& open() {
     std::erase_if(leases_, [now = Clock::now()](const Lease& l) { return now >= l.deadline; });
     return leases_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the items of store URLs, and reports invalid ones. Several stores share it.
+// Reads the items of store URLs, and reports invalid items. Several stores share this code.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -20,11 +20,11 @@ struct StoreOptions {
 };
 
 struct TlsOptions {
-  enum class Verify { name, chain, nothing };  // verify chain and name, the chain only, or nothing
+  enum class Verify { name, chain, nothing };  // verify chain and name, only the chain, or nothing
 
-  // PEM file or directory of hashed certificates; empty: the system's authorities
+  // A PEM file or a directory of hashed certificates. Empty: the system's authorities.
   std::string ca{};
-  std::string cert{}, key{};  // PEM files; both or neither
+  std::string cert{}, key{};  // PEM files; both are set or neither
   std::string name{};         // for whom the certificate must be, and that is sent; empty: the host
   Verify verify = Verify::name;
 
@@ -41,7 +41,7 @@ bool is_on_loopback(const Url&);  // whether all its hosts are loopback addresse
 
 struct Login {
   std::string user{}, password{};
-  // the file that the password came from; empty: it came from elsewhere
+  // The file that the password came from; empty: it has another source.
   std::string password_file{};
 
   // Reads the password file again. True: the password has changed, and `password` is the new one.
@@ -50,10 +50,10 @@ struct Login {
 
 // How to log in to servers.
 struct LoginOptions : StoreOptions, Login {
-  std::optional<TlsOptions> tls{};  // not for a client library that has TLS options of its own
+  std::optional<TlsOptions> tls{};  // not set for a client library that has its own TLS options
   Login sentinels{};                // of Redis; without a password: as of the servers
 
-  bool read_password_again();  // of the servers and of the sentinels
+  bool read_password_again();  // reads the passwords of the servers and of the sentinels
 };
 
 // The address of a server: host and port, or a unix socket.
@@ -69,7 +69,7 @@ struct Endpoint {
 // Errc::usage: without a prefix any name in the store may be a key, so keys cannot be listed.
 Result<void> can_list(std::string_view prefix);
 
-// At most 64 letters, digits, _ and $: needs no escapes between backquotes in SQL.
+// At most 64 letters, digits, _ and $: SQL needs no escapes for it between backquotes.
 bool is_identifier(std::string_view) noexcept;
 
 // An Opener that gives `open` a copy of the options, with the time limit and the descriptor in it.
@@ -84,32 +84,32 @@ Opener opener(Options options, Open open) {
 }
 
 // Checks the items of a URL by their rows, keeps the first error, and reads the values. All four
-// arguments must outlive it.
+// arguments must outlive this object.
 class UrlItems {
  public:
   UrlItems(std::span<const UrlItem> rows, const Url&, const Traits&, const Settings&);
 
-  // Checks a value by its row's type.
+  // Checks a value by the type in its row.
   void judge(const UrlItem&, std::string_view called, std::string_view value);
   void wrong(std::string_view item, std::string_view value, std::string_view allowed);
-  // Errc::usage names the URL, the item, its value and what is allowed. The functions below are
-  // valid only without an error.
+  // Errc::usage names the URL, the item, its value and what is allowed. Call the functions below
+  // only if there is no error.
   Result<void> verdict() const;
 
-  // The URL's value, or the row's default.
+  // Returns the URL's value, or the row's default.
   std::string_view text(std::string_view item) const;
   bool yes(std::string_view item) const { return text(item) == "yes"; }
   unsigned number(std::string_view item) const;                   // none: 0
   std::optional<Duration> duration(std::string_view item) const;  // nullopt: not given
 
   StoreOptions store_options() const;
-  LoginOptions login_options() const;  // all but TLS
-  // The value of ?prefix=. Without the item: `native` for dlock's own keys, nothing for other
-  // recipes.
+  LoginOptions login_options() const;  // everything except TLS
+  // Returns the value of ?prefix=. Without the item it is `native` for dlock's own keys, and empty
+  // for other recipes.
   std::string prefix(std::string_view native) const;
   std::string password() const;  // from the settings, else from the URL
-  // `by_scheme`: the scheme asks for TLS; `socket`: a unix socket has no TLS; `how`: how a URL can
-  // ask for it; `usual`: the files to use if neither URL nor settings name them.
+  // `by_scheme`: the scheme asks for TLS. `socket`: a unix socket has no TLS. `how`: how a URL can
+  // ask for TLS. `usual`: the files to use if neither URL nor settings name any.
   std::optional<TlsOptions> tls(bool by_scheme, bool socket, std::string_view how,
                                 const TlsOptions& usual = {});
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a database server (or of one node of a cluster), and steps over any free session.
-// Every step that goes through here can be repeated without harm, so a step that failed for a
-// passing reason is retried until its deadline. The thread that owns the Backend calls it.
+// The sessions of a database server (or of one node of a cluster), and steps that run over any free
+// session. Every step here can be repeated without harm. So a step that failed for a passing reason
+// is retried until its deadline. The thread that owns the Backend calls it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,56 +15,55 @@
 
 namespace dlock {
 
-// What the URL of every database says.
+// The settings in the URL of every database.
 struct SqlOptions : LoginOptions {
   std::string database;
   std::string prefix;     // of every key
   bool poll = false;      // wake=poll: waiters poll
-  Duration clock_skew{};  // Galera: the greatest difference between the nodes' clocks
+  Duration clock_skew{};  // Galera: the greatest difference between the clocks of two nodes
 };
 
 class SqlClient {
  public:
-  // `servers`: how many the URL names. `schema`: creates the tables when they are missing.
+  // `servers`: how many servers the URL names. `schema`: the SQL that creates missing tables.
   SqlClient(std::size_t servers, std::string_view schema) : servers_(servers), schema_(schema) {}
   virtual ~SqlClient() = default;
   SqlClient(const SqlClient&) = delete;
   SqlClient& operator=(const SqlClient&) = delete;
 
   virtual const SqlOptions& options() const noexcept = 0;
-  // op_timeout from now, plus connect_timeout until a server has been reached once.
+  // op_timeout from now. Until a server has been reached once, connect_timeout more.
   Deadline usual_deadline() const noexcept;
-  std::uint64_t exchanges() const noexcept;  // so far, of all sessions
+  std::uint64_t exchanges() const noexcept;  // of all sessions so far
 
-  // An idle session, or a new session. It has no transaction, and no lock that another could wait
-  // for. `any`: a session of a read-only server is enough.
+  // Returns an idle session, or a new session. It has no transaction, and no lock that another
+  // session could wait for. `any`: a session of a read-only server will do.
   Result<std::unique_ptr<SqlSession>> session(Deadline until, bool any = false);
-  // The same of a writable server. Errc::unavailable: no server is.
+  // Returns such a session of a writable server. Errc::unavailable: no server is writable.
   virtual Result<std::unique_ptr<SqlSession>> writable_session(Deadline until) {
     return session(until);
   }
-  // Keeps the session for reuse. A session with locks, an outstanding answer or an error is
-  // dropped.
+  // Keeps the session for reuse. A session with locks, an outstanding reply or an error is dropped.
   virtual void give_back(std::unique_ptr<SqlSession>) = 0;
   void drop(std::unique_ptr<SqlSession>);
-  // Ends what a session waits for in the server, and returns 0; or returns the number of the
-  // session, if only a statement of another session can end its wait.
+  // Ends the session's wait in the server, and returns 0. If only a statement of another session
+  // can end it, returns the number of the session.
   virtual int end_wait(SqlSession*) = 0;
-  // Drops a session whose wait another session ends, as soon as the wait is over.
+  // Drops the session as soon as its wait, which another session ends, is over.
   virtual void drop_waiting(std::unique_ptr<SqlSession> s, Deadline) { drop(std::move(s)); }
 
-  // Runs `step` over a session until it succeeds, fails for good or `until` has passed. `make`: a
-  // missing table is created.
+  // Runs `step` over a session until it succeeds, fails for good or `until` has passed. `make`:
+  // create a missing table.
   template <class T, class Step>
   Result<T> run(Deadline until, bool make, const Step& step) {
     return with_value<T>(step, [&](const AnyStep& any) { return repeat(until, make, any); });
   }
-  // The same over the caller's session: retries only what that session can still do.
+  // Like run(), but over the caller's session: it retries only what that session can still do.
   template <class T, class Step>
   Result<T> run_on(SqlSession& s, Deadline until, bool make, const Step& step) {
     return with_value<T>(step, [&](const AnyStep& any) { return repeat_on(s, until, make, any); });
   }
-  // Runs `step` where a missing table holds nothing: T{}.
+  // Runs `step`; if its table is missing, nothing is stored, and the result is T{}.
   template <class T, class Step>
   Result<T> run_if_there(const Step& step) {
     return run<T>(usual_deadline(), false, [&](SqlSession& s) -> Result<T> {
@@ -73,19 +72,19 @@ class SqlClient {
       return done;
     });
   }
-  // Is this server fit for locks of that recipe? Only an unreachable server is an Error.
+  // Checks if this server is fit for locks of that recipe. An Error: the server is unreachable.
   virtual Result<std::vector<Finding>> examine(const Traits&) = 0;
 
  protected:
   static constexpr std::size_t most_idle = 4;
   using AnyStep = std::function<Result<void>(SqlSession&)>;
 
-  // Opens a session of the server of the next attempt. `share`: the part of the time that this
-  // server gets; null: it was reached before, and there is no other.
+  // Opens a session of the server whose turn it is. `share`: how much time this server gets; null:
+  // it was reached before, and there is no other server.
   virtual Result<std::unique_ptr<SqlSession>> open(const Duration* share) = 0;
   // Checks that a new session is with the right server.
   virtual Result<void> prepare_session(SqlSession&, bool any, Deadline until) = 0;
-  // Whether a step that failed may be repeated; waits a moment before that.
+  // Returns whether a step that failed may be repeated. It waits a moment before that.
   virtual bool may_repeat(SqlSession&, const Error&, Deadline until, unsigned failures) = 0;
   virtual Result<void> create(SqlSession&, Deadline until) = 0;
   virtual bool read_password_again() = 0;
@@ -99,16 +98,16 @@ class SqlClient {
   const std::string_view schema_;
   std::vector<std::unique_ptr<SqlSession>> idle_;
   std::vector<const SqlSession*> out_;
-  std::size_t server_ = 0;  // the number of the server that answered last
+  std::size_t server_ = 0;  // the number of the server that replied last
   bool ever_connected_ = false;
-  std::uint64_t exchanges_ = 0;  // of sessions that are gone
+  std::uint64_t exchanges_ = 0;  // of sessions that are closed
 
  private:
   Result<void> repeat(Deadline until, bool make, const AnyStep&);
   Result<void> repeat_on(SqlSession&, Deadline until, bool make, const AnyStep&);
   Result<void> attempt(SqlSession&, Deadline until, bool make, const AnyStep&);
 
-  // Keeps the value of the last call of `step`.
+  // Returns the value of the last call of `step`.
   template <class T, class Step, class Loop>
   static Result<T> with_value(const Step& step, const Loop& loop) {
     std::optional<T> value;
@@ -122,7 +121,7 @@ class SqlClient {
   }
 };
 
-// The same of one store: its options, and steps over its own kind of session.
+// A SqlClient of one store: its options, and steps over its own kind of session.
 template <class StoreOptions, class StoreSession>
 class SqlClientOf : public SqlClient {
  public:

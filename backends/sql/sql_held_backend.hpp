@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes whose lock belongs to a session of a database. Each grant has its own session. The guard
 // holds a duplicate of its socket, so the session stays open as long as the job lives. The server
-// ends the session when it receives no message for the ttl, so the ttl is the lease, and each
-// renewal is a heartbeat. The end of the session makes the socket readable: that is the alarm. The
-// thread that owns the Backend calls it.
+// ends the session when it receives no message for the ttl. So the ttl is the lease, and each
+// renewal is a heartbeat. When the session ends, its socket becomes readable, which is the alarm.
+// The thread that owns the Backend calls it.
 #pragma once
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -40,8 +40,8 @@ class SqlHeldBackend : public Base {
     if (!h->connection) return over("its session is over");
     Connection& c = *h->connection;
     const Deadline until = later(Clock::now(), this->client_.options().op_timeout);
-    // The answer to an earlier heartbeat may come late. It counts when it comes, because the
-    // session is the same.
+    // The reply to an earlier heartbeat may come late. It counts when it comes, because the session
+    // is the same.
     if (c.under_way()) {
       const auto late = c.receive({until});
       if (late && !*late) return fail(no_answer("renew", c.where()));
@@ -66,12 +66,12 @@ class SqlHeldBackend : public Base {
       return fail(this->cannot(fmt::format(
           "only the process that has the connection can release it ({})", found.who.text())));
     }
-    // Without a session there is no lock: the lock ended before, or it ends now.
+    // There is no lock without a session: the lock has ended before, or ends now.
     bool was = false;
     if (h->connection) {
       Connection& c = *h->connection;
       const Deadline until = later(Clock::now(), this->client_.options().op_timeout);
-      if (c.under_way()) (void)c.receive({until});  // the answer to a heartbeat
+      if (c.under_way()) (void)c.receive({until});  // the reply to a heartbeat
       const auto freed = release_over(c, lease, until);
       if (!freed && !c.broken()) return fail(freed.error());
       was = freed && *freed;
@@ -93,14 +93,14 @@ class SqlHeldBackend : public Base {
   // Sends a heartbeat over the session. False: the lock is gone, or was released by force.
   virtual Result<bool> heartbeat(Connection&, const Lease&, Duration ttl, Deadline until) = 0;
   virtual std::string_view loss_reason() const { return "the session does not have it any more"; }
-  // Releases the lock; the session stays. False: the lock was not ours any more.
+  // Releases the lock, but keeps the session. False: the lock was not ours any more.
   virtual Result<bool> release_over(Connection&, const Lease&, Deadline until) = 0;
 
   Held* held_by(const Key& key, const Owner& owner) {
     const auto found = held_.find({key.text(), owner});
     return found == held_.end() ? nullptr : &found->second;
   }
-  // Keeps a grant: the session has the lock, by a request that was sent at `sent`.
+  // Keeps a grant: the session got the lock by a request that was sent at `sent`.
   Granted keep_grant(const Request& r, std::unique_ptr<Connection> c, FencingToken token,
                      Deadline sent) {
     Held& h = held_[{r.key.text(), r.owner}];
@@ -110,7 +110,7 @@ class SqlHeldBackend : public Base {
     h.connection->holds = true;
     return granted({r.key, r.owner}, h, sent, r.ttl);
   }
-  // Renews a lock that we hold, for a repeated request. nullopt: we do not hold it any more.
+  // Renews a lock that we hold, for a repeated request. nullopt: we no longer hold it.
   Result<std::optional<Progress>> repeat_grant(const Request& r) {
     Held* h = held_by(r.key, r.owner);
     if (!h) return std::nullopt;

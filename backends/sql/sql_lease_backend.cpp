@@ -35,7 +35,7 @@ Result<T> SqlLeaseBackend::run(OwnGrant* g, const Step& step) {
     if (done || !g->session->broken()) return done;
     const bool silent = !g->session->has_server_error();
     client_->drop(std::move(g->session));
-    // A session that has ended says nothing of how fast the server is.
+    // If the session has ended, the delay does not show how fast the server is.
     if (silent && Clock::now() >= until) return done;
   }
   return client_->run<T>(client_->usual_deadline(), true, [&](SqlSession& s) {

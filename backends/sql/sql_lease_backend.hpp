@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `lease` of a database as a Backend: the verbs, over any session, and the sessions of our
-// grants.
+// Recipe `lease` of a database as a Backend: the requests, which use any session, and the sessions
+// of our grants.
 #pragma once
 #include <map>
 #include <memory>
@@ -45,7 +45,7 @@ class SqlLeaseBackend final : public Backend {
  private:
   friend class SqlLeaseWaiter;
 
-  // A grant, with the session that has its locks, so that its end wakes the next waiter.
+  // A grant, and the session that has its locks: the end of the session wakes the next waiter.
   struct OwnGrant {
     std::unique_ptr<SqlSession> session;
     SqlWrittenRow written;
@@ -56,10 +56,10 @@ class SqlLeaseBackend final : public Backend {
   bool holds_any(const Owner&) const noexcept;
   // `woken`: see SqlLeaseTable::release_locks().
   void forget_grant(const Key&, const Owner&, bool woken = false);
-  // Over the session of the grant if there is one.
+  // Runs `step` over the session of the grant, if there is one.
   template <class T, class Step>
   Result<T> run(OwnGrant*, const Step&);
-  // Over any session, without creating a table: without a table there is no lock.
+  // Runs `step` over any session. It creates no table: without a table there is no lock.
   template <class T, class Step>
   Result<T> run_if_there(const Step&);
   Result<SqlLeaseRow> read_row(const Key&);

@@ -26,7 +26,7 @@ Result<SqlLeaseDecision> SqlLeaseTable::acquire(SqlSession& c, Attempt& a, Deadl
   if (std::exchange(a.untried, false) && a.request.mode == Mode::exclusive && takes_free(c)) {
     TRY(taken, take_free(c, a, until));
     if (taken) return std::move(*taken);
-    join = a.request.wait;  // most likely it is held
+    join = a.request.wait;  // most likely another owner holds the key
   }
   bool made = false;
   for (unsigned conflicts = 0;;) {
@@ -35,7 +35,7 @@ Result<SqlLeaseDecision> SqlLeaseTable::acquire(SqlSession& c, Attempt& a, Deadl
     if (!read_now) return fail(std::move(read_now.error()));
     Row& row = *read_now;
     if (!row.exists) {
-      // a trigger or a policy hides it, or it is deleted again
+      // a trigger or a policy hides the row, or it is deleted again
       if (std::exchange(made, true)) TRY_VOID(back_off(++conflicts, until));
       TRY_VOID(c.ask("make the lock", statements().make_row,
                      {a.name, encode(Holders{a.key, {}, {}}), unique_number()}, until));
@@ -56,7 +56,7 @@ Result<SqlLeaseDecision> SqlLeaseTable::acquire(SqlSession& c, Attempt& a, Deadl
     out.idle = a.room.has_value();
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
-      if (!held && row.old) continue;  // read again
+      if (!held && row.old) continue;  // so read again
       row.holders.key = a.key;
       out.written = {held ? row.version : unique_number(), s.fence,
                      row.holders.changed_to(s, &me, setup_.skew)};
@@ -71,7 +71,7 @@ Result<SqlLeaseDecision> SqlLeaseTable::acquire(SqlSession& c, Attempt& a, Deadl
     }
     if (std::holds_alternative<LockState::Busy>(out.answer)) return out;
     if (!row.ticket) {
-      join = true;  // and read again which waiters are ahead
+      join = true;  // so that the next reading shows which waiters are ahead
       continue;
     }
     out.target = target(row, request);
@@ -149,10 +149,10 @@ Result<std::size_t> SqlLeaseTable::force_release(SqlSession& c, const std::strin
   }
 }
 
-// The mark is the newest token of the holders that are asked to stop. Its statement names the
-// version that was read, as every other change does, so it writes nothing if it is executed late.
-// Tokens only rise, so a mark that is left in the row asks no later holder. The version stays the
-// same, since nothing that others have decided depends on the mark.
+// The mark is the newest token of the holders that are asked to stop. Like every other change, its
+// statement names the version that was read, so a late execution writes nothing. Tokens only rise,
+// so a mark that stays in the row asks no later holder. The version stays the same, because no
+// decision depends on the mark.
 Result<bool> SqlLeaseTable::revoke(SqlSession& c, const std::string& name, FencingToken& newest,
                                    Deadline until) {
   for (unsigned conflicts = 0;;) {
@@ -222,14 +222,14 @@ Result<void> SqlLeaseTable::add_waiters(SqlSession& c, const Attempt& a, const S
   return {};
 }
 
-// On Galera each node has its own clock, so leases of others are taken to end later, by the skew.
+// On Galera each node has its own clock. So leases of others are taken to end later, by the skew.
 void SqlLeaseTable::prolong(Row& row, const Owner& me) const {
   for (auto& h : row.state.holders)
     if (h.owner != me) h.deadline = after(h.deadline, setup_.skew);
 }
 
 SqlWakeTarget SqlLeaseTable::target(const Row& row, const LockState::Acquisition& request) const {
-  const auto& ahead = row.state.waiters;  // the last one is we
+  const auto& ahead = row.state.waiters;  // the last waiter is this contender
   if (ahead.size() > 1) return {.lock = lock_of(ahead[ahead.size() - 2])};
   const LockState::Holder* first = nullptr;
   std::size_t living = 0;
@@ -247,10 +247,10 @@ SqlWakeTarget SqlLeaseTable::target(const Row& row, const LockState::Acquisition
 
 // Lets the contender pass waiters that do not claim a free key, and returns the ticket of the last
 // waiter that was passed; 0: none. A waiter whose process is stopped keeps its session. If there
-// has been room long enough for all waiters ahead to claim it, they lose their turn. Room means:
-// neither we nor any of them have to wait for a holder. If only our own conflicts counted, readers
-// would pass a writer. Until the next grant the room only grows, even while holders renew, so it
-// counts from when it was first seen. A contender that does not queue comes after all that do.
+// has been room long enough for all waiters ahead to claim the key, they lose their turn. Room
+// means that neither we nor any of them must wait for a holder. (If only our own conflicts counted,
+// readers would pass a writer.) Until the next grant the room can only grow, even while holders
+// renew, so it counts from when it was first seen. A contender that does not queue comes last.
 Result<std::uint64_t> SqlLeaseTable::pass_the_stopped(SqlSession& c, Attempt& a, Row& row,
                                                       Deadline until) {
   const auto& waiters = row.state.waiters;
@@ -275,7 +275,7 @@ Result<std::uint64_t> SqlLeaseTable::pass_the_stopped(SqlSession& c, Attempt& a,
   TRY(r, c.ask("read the queue", statements().count_ahead, {a.name, row.ticket.value_or(INT64_MAX)},
                until));
   const auto count = r.number<Micros>(0);
-  // a head that has only just come was not slow
+  // A first waiter that has only just come is not slow.
   free_since = std::max(free_since, r.number<Micros>(1).value_or(0));
   if (!count || row.now - free_since <= *count * setup_.claim) return 0;
   std::erase_if(row.state.waiters, [&](const auto& w) { return w.owner != a.request.owner; });
@@ -286,7 +286,7 @@ Result<bool> SqlLeaseTable::cancel(SqlSession& c, const std::string& name, const
                                    int waiting, Deadline until) {
   const auto left =
       c.ask("leave the queue", statements().leave, {name, me.hex(), std::int64_t{waiting}}, until);
-  // also if the row in the queue could not be deleted: no grant may stay
+  // Do this even if the row in the queue could not be deleted, because no grant may stay.
   const auto held = release(c, name, me, nullptr, until);
   if (!left) return fail(left.error());
   if (!held) return fail(held.error());

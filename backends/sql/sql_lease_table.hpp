@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `lease` in the tables of a database: it reads, lets LockState decide, and writes if the
-// row has not changed. The store supplies the statements, and says what wakes a waiter and why no
-// wake-up is lost: its lease_table.hpp.
+// Recipe `lease` in the tables of a database: it reads a row, lets LockState decide, and writes the
+// row if nobody has changed it. The lease_table.hpp of each store has the statements. It also says
+// what wakes a waiter, and why no wake-up is lost.
 //
-// dlock_lock has a row per key: holders, newest token, version. Every change of it is one UPDATE
-// that names the version it was decided on; exclusion rests on that alone. A version is random: a
-// counted version would come again, for another grant, where the server has lost its last writes (a
-// standby that was promoted, a backup). dlock_wait has a row per waiter; rows only join at the
-// tail, so the waiters seen ahead of another waiter can only become fewer.
+// dlock_lock has a row per key: holders, newest token, version. Every change of a row is one UPDATE
+// that names the version on which the change was decided. Exclusion depends on that alone. A
+// version is random: after a server has lost its last writes (a promoted standby, a restored
+// backup), a counted version would come again for another grant. dlock_wait has a row per waiter.
+// Rows only join at the tail, so the number of waiters seen ahead of another can only fall.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,7 +18,7 @@
 
 namespace dlock {
 
-// The statements that differ between stores in their text alone; $1 is the name of the key.
+// The statements whose text alone differs between stores; $1 is the name of the key.
 struct SqlLeaseStatements {
   SqlStatement make_row;     // $2 state, $3 version
   SqlStatement revoke;       // $2 version, $3 token
@@ -27,7 +27,7 @@ struct SqlLeaseStatements {
   SqlStatement leave;        // $2 owner, $3 the session of end_wait()
   SqlStatement ahead;        // $2 owner
   SqlStatement all_ahead;    // $2 ticket, $3 owner: ticket, mode, owner, permits
-  SqlStatement count_ahead;  // $2 ticket: number, newest `since`, last ticket; empty: none passes
+  SqlStatement count_ahead;  // $2 ticket: number, newest `since`, last ticket; empty: nobody passes
   SqlStatement waiters;      // ticket, mode, owner, permits, who
   SqlStatement keys;         // $1 prefix
 };
@@ -35,12 +35,12 @@ struct SqlLeaseStatements {
 class SqlLeaseTable {
  public:
   struct Setup {
-    std::string_view clock;  // an SQL expression; the model test sets its own
+    std::string_view clock;  // an SQL expression; the model test has its own
     bool wakes = true;       // sessions have locks that wake a waiter and show that it lives
     Micros skew = 0;         // a foreign lease ends later by this
-    // without wake-ups: a waiter that is silent for this long is gone
+    // without wake-ups: a waiter that is silent for this long counts as gone
     Micros patience = 6'000'000;
-    Micros claim = 3'000'000;  // a free key is left to each waiter ahead for this long
+    Micros claim = 3'000'000;  // for this long a free key is left to each waiter ahead
   };
   explicit SqlLeaseTable(Setup setup) : setup_(setup) {}
   virtual ~SqlLeaseTable() = default;
@@ -52,15 +52,15 @@ class SqlLeaseTable {
   using Attempt = SqlLeaseAttempt;
   using Decision = SqlLeaseDecision;
 
-  // Grants, queues or refuses. May be repeated.
+  // Grants, queues or refuses. It may be repeated.
   Result<Decision> acquire(SqlSession&, Attempt&, Deadline until);
   // `ended`: how the job under the lease ended (RunEnd::text), for the record of the last run;
-  // empty: there was none. `noted`: Lease::ended.
+  // empty: it has not ended. `noted`: Lease::ended.
   Result<SqlLeaseRenewal> renew(SqlSession&, const std::string& name, const Owner&, Micros ttl,
                                 Deadline until, std::string_view ended = {},
                                 std::string_view noted = {});
-  // True: it was held. `written` saves the read; without its wake lock if that was released, or is
-  // not needed.
+  // Returns whether the owner held. `written` saves the read. It comes without its wake lock if
+  // that was released, or is not needed.
   Result<bool> release(SqlSession&, const std::string& name, const Owner&, SqlWrittenRow* written,
                        Deadline until, std::string_view ended = {});
   Result<std::size_t> force_release(SqlSession&, const std::string& name, FencingToken,
@@ -70,35 +70,35 @@ class SqlLeaseTable {
   Result<bool> revoke(SqlSession&, const std::string& name, FencingToken& newest, Deadline until);
   Result<UpdateResult> note_start(SqlSession&, const std::string& name, const Owner&,
                                   const RunStartUpdate&, Deadline until);
-  // Leaves the queue and releases a grant. True: it was held. `waiting`: see SqlClient::end_wait().
+  // Leaves the queue and releases a grant. True: the owner held. `waiting`: SqlClient::end_wait().
   Result<bool> cancel(SqlSession&, const std::string& name, const Owner&, int waiting,
                       Deadline until);
   // Without wake-ups: shows that the waiter lives.
   Result<void> refresh_entry(SqlSession&, const std::string& name, const Owner&, Deadline until);
   Result<std::size_t> ahead(SqlSession&, const std::string& name, const Owner&, Deadline until);
-  // For people, so a damaged row is left out.
+  // For people, so it leaves out a damaged row.
   Result<std::vector<LockState::Waiter>> waiters(SqlSession&, const std::string& name,
                                                  Deadline until);
   Result<std::vector<std::string>> keys(SqlSession&, const std::string& prefix, Deadline until);
 
   // ---- the store: sessions and wake-ups ----
-  // Decides by what the session is how waiters wake, and never which owner may hold the lock.
+  // Chooses how waiters wake up in this session. It never decides which owner may hold the lock.
   virtual void adapt(const SqlSession&, const SqlOptions&) noexcept = 0;
-  // A session has the locks of an owner, whatever keys that owner has.
+  // Returns whether a session has the locks of an owner, whatever keys that owner has.
   virtual bool locks_by_owner() const noexcept { return false; }
-  // Sends a wait for a lock, and a reading behind it; waited() takes both answers.
+  // Sends a wait for a lock, and a reading after it. waited() takes both replies.
   virtual Result<void> listen(SqlSession&, Attempt&, const std::string& lock, Duration wait) = 0;
   virtual Result<SqlQueueRow> waited(SqlSession&, Attempt&, SqlAnswers, Deadline sent,
                                      Deadline until) = 0;
   // After a wait that failed. True: the chain of waiters was too deep for the server's deadlock
   // search, and the next wait is for a waiter further ahead.
   virtual bool may_wait_further(const SqlSession&, Attempt&) { return false; }
-  // After an error: whether the request may have been carried out.
+  // After an error: returns whether the request may have been carried out.
   virtual bool is_unclear(const SqlSession& s) const noexcept { return s.broken(); }
-  // The server closes a session that is silent for longer than this.
+  // Makes the server close the session when it is silent for longer than this.
   virtual Result<void> keep_session(SqlSession&, Duration, Deadline) { return {}; }
   // Releases the locks that the session has for this owner and key. `wake`: SqlWrittenRow::wake.
-  // `woken`: the release did that; a wake lock that it left had no waiter.
+  // `woken`: the release of the row woke the waiter; a wake lock that is left had no waiter.
   virtual Result<void> release_locks(SqlSession&, const std::string& name, const Owner&,
                                      const std::string& wake, bool woken, Deadline until) = 0;
   // The grant belongs to this session from now on: takes its locks, and clears `wake`.
@@ -109,21 +109,21 @@ class SqlLeaseTable {
 
  protected:
   struct Change {
-    std::uint64_t version;  // that it was decided on
+    std::uint64_t version;  // the version on which it was decided
     const SqlWrittenRow& next;
     std::optional<EndedRun> run{};
-    const Owner* ended = nullptr;  // whose grant it ends
+    const Owner* ended = nullptr;  // the owner whose grant it ends
     Micros before = never;         // on the server's clock: not later
   };
 
   // ---- the store: statements that change a row ----
   virtual const SqlLeaseStatements& statements() const noexcept = 0;
-  // Whether a free key is taken by one statement here.
+  // Returns whether one statement can take a free key here.
   virtual bool takes_free(const SqlSession&) const { return true; }
   virtual Result<std::optional<Decision>> take_free(SqlSession&, const Attempt&, Deadline) = 0;
-  // `join`: puts the owner into the queue before it reads, in the same exchange.
+  // `join`: puts the owner into the queue before the read, in the same exchange.
   virtual Result<Row> read(SqlSession&, Attempt&, bool join, Deadline until) = 0;
-  // Writes the grant; the row of its owner in the queue goes, too, and the rows up to ticket
+  // Writes the grant. It also deletes the row of its owner in the queue, and the rows up to ticket
   // `passed`.
   virtual Result<bool> grant(SqlSession&, const Attempt&, const Row&, SqlWrittenRow& next,
                              std::uint64_t passed, Deadline until) = 0;
@@ -134,14 +134,14 @@ class SqlLeaseTable {
                                      std::string& /*wake*/, Deadline until) {
     return write(s, name, change, until);
   }
-  // The lock whose end shows that a waiter or a holder is gone.
+  // Returns the lock whose end shows that a waiter or a holder is gone.
   virtual std::string lock_of(const LockState::Waiter&) const = 0;
   virtual std::string lock_of(const LockState::Holder&, const Row&) const = 0;
 
-  // Adds what else a contender needs, of columns 10 and 12: the ticket of its own place, and one
-  // waiter that came first and lives; all of those, if it is not exclusive: it may run together
-  // with them. They are read after the holders: a waiter ahead may be granted in between, and
-  // then the version has moved. The row of a grant whose owner has not deleted it yet does not
+  // Adds what else a contender needs, from columns 10 and 12: the ticket of its own place, and the
+  // first waiter that lives. A contender that is not exclusive needs all waiters, because it may
+  // run together with them. They are read after the holders. If a waiter ahead is granted in
+  // between, the version has changed. The queue's row of an owner that holds already does not
   // count.
   Result<void> add_waiters(SqlSession&, const Attempt&, const SqlRows&, Row&, Deadline until);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place in the queue of a key in a database, with a session of its own, which becomes the session
-// of the grant. It waits in the server for the lock of a contender ahead, and reads the key behind
-// that wait; the wait goes on between two polls. Where there are no such locks it polls.
+// A place in the queue of a key in a database. It has a session of its own, which becomes the
+// session of the grant. It waits in the server for the lock of a contender ahead, and reads the key
+// after that wait, in the same exchange. The wait goes on between two polls. Without such locks it
+// polls.
 //
 // Interleavings that determine the order of statements:
 //  1. The holder loses its session: the head gets its lock at once, sees a live lease, naps, and
@@ -27,17 +28,17 @@ namespace {
 using Seconds = std::chrono::seconds;
 using Milliseconds = std::chrono::milliseconds;
 
-// After this long a waiter reads in any case. Where a wait is a transaction, a longer wait would
-// keep the dead versions of the rows. A permit: the row does not show that there is room once
+// After this time a waiter reads in any case. Where a wait is a transaction, a longer wait would
+// keep the dead versions of the rows. For a permit, the row does not show that there is room when
 // another permit renews.
 Duration longest_wait(const Request& r) {
   return std::min<Duration>(r.mode == Mode::permit ? Seconds{2} : Seconds{5}, r.ttl / 3);
 }
-constexpr Duration one_of_several = Milliseconds{100};  // the first to end is not known
+constexpr Duration one_of_several = Milliseconds{100};  // it is unknown which ends first
 constexpr Duration first_idle = Milliseconds{10}, holder_idle = Milliseconds{250},
                    queue_idle = Seconds{1};
 constexpr Duration past_the_end = Milliseconds{1};
-constexpr Duration at_once = Milliseconds{2};  // a lock obtained so soon was free
+constexpr Duration at_once = Milliseconds{2};  // if a lock was obtained so soon, it was free
 
 }  // namespace
 
@@ -59,7 +60,7 @@ class SqlLeaseWaiter final : public Waiter {
   Result<std::optional<Progress>> request();
   Result<std::optional<Progress>> request_over(Deadline until);
   Result<void> start_wait();
-  Result<bool> receive(Deadline end);  // false: not yet
+  Result<bool> receive(Deadline end);  // false: no reply yet
   Progress waiting();
   Progress granted(SqlLeaseDecision&);
   void plan(const SqlLeaseDecision&);
@@ -104,13 +105,13 @@ Result<Progress> SqlLeaseWaiter::poll(Duration slice) {
                         .wait = request_.wait,
                         .meta = request_.identity.encode()};
   }
-  // a repeated request for a lock that we hold
+  // This is a repeated request for a lock that we hold.
   if (const auto* h = backend_.grant_of(request_.key, request_.owner); h && !session_) {
     TRY(again, backend_.renew({request_.key, request_.owner}, request_.ttl));
     if (auto* kept = std::get_if<Kept>(&again)) return Granted{std::move(kept->lease)};
   }
   for (bool first = true;; first = false) {
-    // A broken session may have an outstanding answer, too: to what was sent before.
+    // A broken session may have an outstanding reply, too, to an earlier request.
     if (session_ && session_->under_way() && !session_->broken()) {
       const auto received = receive(end);
       if (!received) {
@@ -135,7 +136,7 @@ Result<Progress> SqlLeaseWaiter::poll(Duration slice) {
 
 Result<void> SqlLeaseWaiter::cancel() {
   const auto* held = backend_.grant_of(request_.key, request_.owner);
-  if (!tried_ && !held) return {};  // nothing was ever sent
+  if (!tried_ && !held) return {};  // no request was ever sent
   if (held) backend_.forget_grant(request_.key, request_.owner);
   const std::string name = backend_.name_of(request_.key);
   const Deadline until = client_.usual_deadline();
@@ -181,7 +182,7 @@ Progress SqlLeaseWaiter::waiting() {
 }
 
 // The lease counts from before the reading on which it was granted. If an earlier request was
-// granted and its reply was lost, the rest of that lease is left.
+// granted and its reply was lost, only the rest of that lease is left.
 Progress SqlLeaseWaiter::granted(SqlLeaseDecision& out) {
   const auto& g = std::get<LockState::Granted>(out.answer);
   Duration left = request_.ttl;
@@ -202,7 +203,7 @@ void SqlLeaseWaiter::plan(const SqlLeaseDecision& out) {
   target_ = out.target;
   last_.sent_at = out.sent;
   // The target's lock is free, but its lease is not over: only time, or a release by another
-  // session, will end it.
+  // session, can end the lease.
   const bool orphan = target_.lock.empty() || gone_ == target_.lock;
   last_.holder.reset();
   if (out.in_the_way) last_.holder = view(*out.in_the_way, out.now);
@@ -221,8 +222,8 @@ void SqlLeaseWaiter::plan(const SqlLeaseDecision& out) {
     return;
   }
   const bool first = target_.holder || target_.lock.empty();
-  // Without a wake-up it polls: soon if the row has changed, and sooner with fewer waiters ahead;
-  // less and less often if it has not.
+  // Without a wake-up the waiter polls: soon if the row has changed, and sooner if fewer waiters
+  // are ahead. If the row has not changed, it polls less and less often.
   const bool moved = std::exchange(version_, out.version) != out.version && !wakes;
   const auto place = static_cast<Duration::rep>(last_.ahead) + 1;
   idle_ =
@@ -262,8 +263,8 @@ Result<std::optional<Progress>> SqlLeaseWaiter::request_over(Deadline until) {
   return std::nullopt;
 }
 
-// The server may have closed an idle connection, and a passing error may have ended any session:
-// both are retried here.
+// The server may have closed an idle connection, and a passing error may have ended any session.
+// Both are retried here.
 Result<std::optional<Progress>> SqlLeaseWaiter::request() {
   const Deadline until = client_.usual_deadline();
   for (unsigned failures = 0;; ++failures) {
@@ -283,7 +284,7 @@ Result<void> SqlLeaseWaiter::start_wait() {
   return table_.listen(*session_, attempt_, target_.lock, wait_);
 }
 
-Result<bool> SqlLeaseWaiter::receive(Deadline end) {  // false: not yet
+Result<bool> SqlLeaseWaiter::receive(Deadline end) {  // false: no reply yet
   const Duration patience = client_.options().op_timeout;
   const Deadline answer_by = later(wait_began_, wait_ + patience);
   auto answer = session_->receive({std::min(end, answer_by), client_.options().interrupt_fd});

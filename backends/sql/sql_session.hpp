@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session of a database server, as the code sees it that MySQL and PostgreSQL share: one request
-// at a time, each with a deadline. The thread that owns the Backend calls it.
+// A session of a database server, in the form that MySQL and PostgreSQL share: one request at a
+// time, each with a deadline. The thread that owns the Backend calls it.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,14 +13,14 @@
 
 namespace dlock {
 
-// The answer to a statement. MySQL answers several statements with one of these: the rows of all.
+// The reply to a statement. MySQL returns one SqlRows for several statements: the rows of all.
 struct SqlRows {
   std::vector<std::vector<std::optional<std::string>>> rows;
   std::uint64_t affected = 0;   // rows that matched, not only rows that changed
-  std::uint64_t insert_id = 0;  // MySQL only, as is `results`
+  std::uint64_t insert_id = 0;  // MySQL only, like `results`
   unsigned results = 0;         // how many statements were answered
 
-  bool has(std::size_t column, std::size_t row = 0) const noexcept;  // exists and is not NULL
+  bool has(std::size_t column, std::size_t row = 0) const noexcept;  // it exists and is not NULL
   std::string_view text(std::size_t column, std::size_t row = 0) const noexcept;
   template <class T>
   std::optional<T> number(std::size_t column, std::size_t row = 0) const noexcept {
@@ -29,8 +29,8 @@ struct SqlRows {
 };
 using SqlAnswers = std::vector<SqlRows>;
 
-// A statement with $1, $2, ... in the place of its values. PostgreSQL prepares it under its name
-// when a session sends it for the first time; without a name it is sent as text.
+// A statement with $1, $2, ... for its values. PostgreSQL prepares it under its name when a session
+// sends it for the first time. Without a name it is sent as text.
 struct SqlStatement {
   std::string name, sql;
 };
@@ -43,31 +43,31 @@ class SqlSession {
   SqlSession(const SqlSession&) = delete;
   SqlSession& operator=(const SqlSession&) = delete;
 
-  // Sends one statement and waits for its answer. Errc::timed_out: the outcome is unknown.
+  // Sends one statement and waits for its reply. Errc::timed_out: the outcome is unknown.
   virtual Result<SqlRows> ask(std::string_view what, const SqlStatement&, const SqlValues&,
                               Deadline until) = 0;
-  // The answers to the request that is under way; nullopt: not yet.
+  // Returns the replies to the request that is under way; nullopt: they have not come yet.
   virtual Result<std::optional<SqlAnswers>> receive(const Wait&) = 0;
   virtual bool under_way() const noexcept = 0;
-  // Closes this end without a message to the server: a process with a duplicate of the socket keeps
+  // Closes this end without a message to the server. A process with a duplicate of the socket keeps
   // the session.
   virtual void abandon() noexcept = 0;
   virtual int fd() const noexcept = 0;
 
-  // Whether the last failed call failed by an error of the server, and what helps against that.
+  // Returns whether the last call failed by an error of the server, and what helps against it.
   virtual bool has_server_error() const noexcept = 0;
   virtual Remedy remedy() const noexcept = 0;
-  // After an error of a statement the session can be used for others, not only after a missing
-  // table.
+  // Returns whether the session can be used after any error of a statement, not only after a
+  // missing table.
   virtual bool outlives_errors() const noexcept = 0;
-  // Nothing can be sent any more; the socket stays open until the object ends.
+  // Returns whether nothing can be sent any more. The socket stays open until the object ends.
   bool broken() const noexcept { return broken_; }
-  void why_untrusted() noexcept { broken_ = true; }  // after a malformed answer
+  void why_untrusted() noexcept { broken_ = true; }  // call it after a malformed reply
 
   const std::string& where() const noexcept { return where_; }  // the server, for messages
   std::uint64_t exchanges() const noexcept { return exchanges_; }
 
-  // The session has a lock that ends with it: an answer that is late may still come.
+  // The session has a lock that ends with it, so a late reply may still come.
   bool holds = false;
   // The session has worked before, so a failure may only mean that the server closed it meanwhile.
   bool used = false;

@@ -7,21 +7,21 @@
 
 namespace dlock {
 
-// Password and TLS of the options. Their files are read again when a server refuses them, because
-// they may change while a lock is held or waited for.
+// The password and TLS of the options. If a server refuses them, their files are read again,
+// because they may change while a lock is held or waited for.
 class Credentials {
  public:
-  // `options` must outlive it; its password is kept up to date.
+  // `options` must outlive this object, which keeps their password up to date.
   explicit Credentials(LoginOptions& options) : options_(options) {}
   Credentials(const Credentials&) = delete;
   Credentials& operator=(const Credentials&) = delete;
 
   Result<void> load();  // Errc::config: a TLS file is wrong
-  // valid as long as the object
+  // valid as long as this object
   const TlsContext* tls() const noexcept { return tls_ ? &*tls_ : nullptr; }
 
   unsigned version() const noexcept { return version_; }
-  // Reads the files again. True: a server refused `version`, and the files say something else now.
+  // Reads the files again. True: a server refused `version`, and the files have other content now.
   bool newer_than(unsigned version);
 
  private:

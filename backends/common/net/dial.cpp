@@ -19,8 +19,8 @@ void set(int fd, int level, int option, int value) noexcept {
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-// Makes the kernel notice a peer that has vanished: after `silence` with data in flight, after 30 s
-// on an idle connection.
+// Makes the kernel notice a peer that has vanished, after `silence` with data in flight, or after
+// 30 s on an idle connection.
 void tune(int fd, Duration silence) noexcept {
   set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -32,9 +32,9 @@ void tune(int fd, Duration silence) noexcept {
       static_cast<int>(std::clamp<long long>(ms, 100, 3'600'000)));
 }
 
-// The error of connect(2) or SO_ERROR as text.
+// Returns the error of connect(2) or SO_ERROR as text.
 Error error_of(int error) {
-  // for a unix socket
+  // This error comes from a unix socket.
   if (error == EAGAIN) return {Errc::unavailable, "its queue of connections is full"};
   return {error == EACCES ? Errc::denied : Errc::unavailable, std::strerror(error)};
 }
@@ -80,7 +80,7 @@ Result<Fd> Dial::step(Deadline now) {
       continue;
     }
     if (!begun_.empty() && now < until_) {
-      // Only the last socket is polled; the others are checked in turn.
+      // poll(2) watches only the last socket; the others are checked in turn.
       patience_ = std::min(until_, begun_.size() > 1 ? later(now, glance) : until_);
       if (more) patience_ = std::min(patience_, next_at_);
       return Fd{};
@@ -90,7 +90,7 @@ Result<Fd> Dial::step(Deadline now) {
   }
 }
 
-// A refusal says more than a silent address, so it is the error to report.
+// Keeps the error to report. A refusal says more than an address that is silent.
 void Dial::refused(Error why) {
   if (last_.code != Errc::denied) last_ = std::move(why);
 }

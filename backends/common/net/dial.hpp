@@ -12,22 +12,23 @@
 
 namespace dlock {
 
-// After this silence the next address, or server, is tried (RFC 8305).
+// After this silence dlock tries the next address, or server (RFC 8305).
 inline constexpr Duration silence_before_next = std::chrono::milliseconds{250};
 
-// Connects without blocking, to all addresses of the host: the next one is tried when one has
-// failed or been silent for a moment, and the first that answers is used. Each Dial looks the name
-// up again. The socket is non-blocking and close-on-exec, with TCP_NODELAY, keepalive and
-// TCP_USER_TIMEOUT (`silence`).
+// Connects to a host without blocking. It tries the next address when an address has failed or been
+// silent for a moment, and uses the first that connects. Each Dial looks the name up again. The
+// socket is non-blocking and close-on-exec, with TCP_NODELAY, keepalive and TCP_USER_TIMEOUT
+// (`silence`).
 class Dial {
  public:
   // `first`: the index of the address to try first; it wraps around.
   Dial(Endpoint at, Duration silence, Deadline until, std::size_t first = 0);
 
-  // Returns the connected socket. Nothing: not yet; call again when events() happen on fd(), and no
-  // later than patience(). Errc::unavailable, Errc::denied or Errc::usage: no address can be used.
+  // Returns the connected socket. Nothing: none yet; call again when events() happen on fd(), and
+  // no later than patience(). Errc::unavailable, Errc::denied or Errc::usage: no address can be
+  // used.
   Result<Fd> step(Deadline now);
-  // The connection is useless: the next step() tries the next address.
+  // Call it if the connection is useless: the next step() then tries the next address.
   void refused(Error why);
   std::size_t untried() const noexcept { return addresses_.size() - next_; }
   int fd() const noexcept;
@@ -46,7 +47,7 @@ class Dial {
   std::optional<Lookup> name_;
   Addresses addresses_;
   const std::size_t first_;
-  std::size_t next_ = 0;  // index of the address
+  std::size_t next_ = 0;  // the index of the next address
   bool tried_ = false;    // the unix socket
   std::vector<Fd> begun_;
   Error last_{Errc::unavailable, "no address"};

@@ -57,7 +57,7 @@ Result<void> identify(SSL_CTX* context, const std::string& cert, const std::stri
   return {};
 }
 
-// OpenSSL would ask at the terminal for a key's passphrase.
+// Without this, OpenSSL would ask at the terminal for a key's passphrase.
 int no_passphrase(char*, int, int, void*) { return 0; }
 
 }  // namespace
@@ -106,7 +106,7 @@ Result<bool> Tls::handshake(std::string_view wire, std::string& out) {
   feed(wire);
   ERR_clear_error();
   const int result = SSL_do_handshake(ssl_.get());
-  drain(out);  // after a failure, too: the alert gives the server the reason
+  drain(out);  // after a failure, too, because the alert gives the server the reason
   if (result == 1) return true;
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return false;
   const long verdict = SSL_get_verify_result(ssl_.get());

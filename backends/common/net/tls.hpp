@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS as a codec: bytes in, bytes out. Connection has the socket, its deadlines and its poll(2).
+// TLS as a codec from bytes to bytes. The connection has the socket, its deadlines and its poll(2).
 //
 // TLS is always 1.2 or newer, sends the name (SNI), and never falls back to plain text. It verifies
 // the server's chain and name, unless TlsOptions::verify asks for less.
@@ -35,11 +35,12 @@ class Tls {
   Tls(const TlsContext&, const std::string& host);
 
   // Takes a step of the handshake with the received bytes `wire`; appends to `out` what must be
-  // sent. True: done. Errc::denied: the certificate was refused, or the server does not speak TLS.
+  // sent. True: it is complete. Errc::denied: the certificate was refused, or the server does not
+  // speak TLS.
   Result<bool> handshake(std::string_view wire, std::string& out);
   Result<void> encrypt(std::string_view plain, std::string& out);
-  // Appends to `plain`. `out` may get a message that TLS itself has to send. False: the server
-  // ended the connection.
+  // Appends the received text to `plain`, and to `out` what TLS itself has to send. False: the
+  // server ended the connection.
   Result<bool> decrypt(std::string_view wire, std::string& plain, std::string& out);
 
  private:
@@ -51,7 +52,7 @@ class Tls {
 
   std::unique_ptr<ssl_st, Free> ssl_;
   bio_st* in_;   // owned by ssl_
-  bio_st* out_;  // owned by ssl_
+  bio_st* out_;  // ssl_ owns it
 };
 
 }  // namespace dlock

@@ -16,7 +16,7 @@ Result<bool> Transport::step_open(Deadline now) {
       fd_ = std::move(fd);
       received_ = false;
       if (context_) tls_ = std::make_unique<Tls>(*context_, at_.host);
-      // a silent one of several leaves time for the others
+      // If this address is silent, the others must have time left.
       const auto rest = static_cast<int>(dial_.untried());
       shaken_until_ = rest == 0 ? no_deadline : now + (until_ - now) / (rest + 1);
       heard_until_ = rest == 0 ? no_deadline : later(now, silence_before_next);
@@ -31,7 +31,7 @@ Result<bool> Transport::step_open(Deadline now) {
 
 bool Transport::leave_silent(Deadline now) {
   if (!open_ || received_ || now < heard_until_) return false;
-  char byte = 0;  // that came while nobody read
+  char byte = 0;  // it came while nobody read
   if (::recv(fd_.get(), &byte, sizeof byte, MSG_PEEK) > 0) return false;
   next_address({Errc::unavailable, "no answer in time"});
   return true;
@@ -49,7 +49,7 @@ Result<bool> Transport::step_tls(Deadline now) {
   std::string received;
   TRY_VOID(read_wire(received));
   const auto done = tls_->handshake(received, wire_);
-  const auto sent = push();  // also the alert with the reason for the server
+  const auto sent = push();  // this also sends the alert with the reason for the server
   if (!done) return fail(done.error());
   if (!sent) return fail(sent.error());
   if (*done && wire_.empty()) return true;
@@ -93,7 +93,7 @@ Result<void> Transport::push() {
   return {};
 }
 
-// A server that refuses our certificate sends an alert and resets the connection: the alert is a
+// A server that refuses our certificate sends an alert and resets the connection. The alert is a
 // better reason than the reset.
 Error Transport::with_alert(Error e) {
   std::string received, plain;
@@ -135,7 +135,7 @@ Result<bool> Transport::receive(std::string& to) {
 }
 
 void Transport::abandon() noexcept {
-  const linger at_once{1, 0};  // RST instead of FIN; unsent data is dropped
+  const linger at_once{1, 0};  // sends RST instead of FIN, and drops unsent data
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   fd_.reset();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of one connection to a server, with or without TLS; it tries all addresses of the host.
+// The bytes of one connection to a server, with or without TLS. It tries all addresses of the host.
 // Nothing here waits: the caller polls (poll_fd, poll_events, until poll_until).
 #pragma once
 #include <memory>
@@ -15,7 +15,7 @@ namespace dlock {
 
 class Transport {
  public:
-  // `tls`: null for plain text; it must outlive this. `silence`: how long sent data may stay
+  // `tls`: null for plain text; it must outlive this object. `silence`: how long sent data may stay
   // unacknowledged (TCP_USER_TIMEOUT). `first`: as in Dial.
   Transport(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until,
             std::size_t first = 0)
@@ -23,13 +23,13 @@ class Transport {
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  // True: the connection is open. Call it until then. If TLS fails or is silent, the next address
-  // is tried. Errc::unavailable: no server there. Errc::denied: TLS.
+  // Returns whether the connection is open. Call it until it is. If TLS fails or is silent, it
+  // tries the next address. Errc::unavailable: no server replies. Errc::denied: TLS refused.
   Result<bool> step_open(Deadline now);
   // Leaves a server that accepted and has been silent for a moment, if there is another address.
   // True: call step_open() again, which dials that address, and then repeat what was sent.
   bool leave_silent(Deadline now);
-  bool has_other() const noexcept { return dial_.untried() > 0; }  // when open
+  bool has_other() const noexcept { return dial_.untried() > 0; }  // valid when open
   bool dialling() const noexcept { return !fd_; }                  // not connected; TLS comes then
 
   void add(std::string_view bytes) { plain_ += bytes; }  // appends to the buffer
@@ -37,12 +37,12 @@ class Transport {
   // connection is broken, and some bytes may have arrived. Errc::denied: TLS refused.
   Result<void> push();
   bool unsent() const noexcept { return !plain_.empty() || !wire_.empty(); }
-  // Appends what has arrived. False: nothing now. Errors as in push().
+  // Appends what has arrived. False: nothing has arrived. Errors as in push().
   Result<bool> receive(std::string& to);
-  // Closes at once and discards unsent data, so that a request we gave up on is not sent later.
+  // Closes at once and discards unsent data, so that a request that timed out is not sent later.
   void abandon() noexcept;
 
-  bool received() const noexcept { return received_; }  // a byte has come from this address
+  bool received() const noexcept { return received_; }  // whether this address has sent a byte
   int poll_fd() const noexcept { return fd_ ? fd_.get() : dial_.fd(); }
   short poll_events() const noexcept;
   Deadline poll_until() const noexcept;
@@ -50,7 +50,7 @@ class Transport {
  private:
   Result<bool> step_tls(Deadline now);
   Result<void> encrypt();
-  Result<bool> read_wire(std::string& to);  // false: nothing to read now
+  Result<bool> read_wire(std::string& to);  // false: there is nothing to read now
   Error with_alert(Error);
   void next_address(Error why);
 
@@ -59,10 +59,10 @@ class Transport {
   const Deadline until_;
   Dial dial_;
   Fd fd_;
-  // deadlines for the handshake and the server's first byte, while other addresses remain
+  // Deadlines for the handshake and for the server's first byte, if other addresses remain.
   Deadline shaken_until_{}, heard_until_{};
   bool open_ = false, received_ = false;
-  std::string plain_;  // neither encrypted nor sent yet
+  std::string plain_;  // bytes that are neither encrypted nor sent yet
   std::string wire_;   // bytes to send
   std::unique_ptr<Tls> tls_;
 };
