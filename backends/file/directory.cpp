@@ -34,8 +34,8 @@ std::string user_name(uid_t uid) {
                : fmt::format("uid {}", uid);
 }
 
-// A root may be reached through a symbolic link only if nobody but us or root can have made the
-// link.
+// Opens a root. A symbolic link may lead to the root only if nobody but us or root can have made
+// the link.
 Fd open_root_dir(const std::string& path) {
   Fd dir(::open(path.c_str(), dir_flags | O_NOFOLLOW));
   if (dir || (errno != ELOOP && errno != ENOTDIR)) return dir;
@@ -49,21 +49,21 @@ Fd open_root_dir(const std::string& path) {
   return Fd(::open(path.c_str(), dir_flags));
 }
 
-// A concurrent process may make the same directory; owner and mode are checked once it is open.
+// A concurrent process may make the same directory, so check owner and mode when it is open.
 bool make_one(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0) {
     const Fd made = hold_made(AT_FDCWD, path, S_IFDIR);
-    return made && set_mode(made.get(), 0700);  // whatever the umask
+    return made && set_mode(made.get(), 0700);  // whatever the umask is
   }
   struct stat there {};
-  // a parent that exists may be read-only or forbidden
+  // an existing parent may be read-only or forbidden
   const int why = errno;
   const bool exists = why == EEXIST || ::stat(path.c_str(), &there) == 0;
   errno = why;
   return exists;
 }
 
-// mkdir -p
+// Like mkdir -p.
 bool make_parents(const std::string& path) {
   for (std::size_t at = 1; at != std::string::npos;) {
     at = path.find('/', at + 1);
@@ -100,15 +100,15 @@ Fd open_below(int dir, const std::string& name) {
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   const long fd = ::syscall(SYS_openat2, dir, name.c_str(), &how, sizeof how);
   if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return Fd(static_cast<int>(fd));
-  // the kernel is old or a filter forbids the call; `name` is one component
+  // the kernel is old, or a filter forbids the call; `name` is one component
   return Fd(::openat(dir, name.c_str(), dir_flags | O_NOFOLLOW));
 }
 
 std::string temporary_name() { return ".new." + Owner::random().hex(); }
 
 // Files shared by a group get their rights under a temporary name, before others see them. Without
-// renameat2 (a filesystem or a filter) the file is made under its own name; only a strict umask
-// makes a difference there.
+// renameat2 (a filesystem or a filter) the file is made under its own name. Then only a strict
+// umask makes a difference.
 enum class Made { renamed, in_place };
 
 bool rename_new(int dir, const std::string& from, const std::string& to) {
@@ -127,7 +127,7 @@ Result<void> make_key_dir(int parent, const std::string& name, const Access& a,
     return fail_errno("create", path, errno);
   }
   Fd dir = open_below(parent, made);
-  if (!dir && errno == EACCES)  // the umask forbids even the owner
+  if (!dir && errno == EACCES)  // the umask denies the rights even to the owner
     if (const Fd held = hold_made(parent, made, S_IFDIR);
         held && set_mode(held.get(), a.dir_mode()))
       dir = open_below(parent, made);
@@ -177,11 +177,11 @@ Fd hold_made(int dir, const std::string& name, mode_t type) {
   return Fd();
 }
 
-// fchmod(2) is not defined for an O_PATH descriptor. This link is the kernel's own and leads
-// nowhere else.
+// fchmod(2) does not work with an O_PATH descriptor. The link in /proc is the kernel's own and
+// leads nowhere else.
 bool set_mode(int held, mode_t mode) noexcept {
   struct stat st {};
-  // works without /proc, too
+  // this check also works without /proc
   if (::fstat(held, &st) == 0 && (st.st_mode & 07777) == mode) return true;
   return ::chmod(fmt::format("/proc/self/fd/{}", held).c_str(), mode) == 0;
 }
@@ -346,7 +346,7 @@ Result<void> make_file(int dir, const std::string& name, const Access& access,
   auto given = give_rights(file.get(), access, access.file_mode(), path);
   if (given && (!rename || rename_new(dir, made, name))) return {};
   const int why = errno;
-  if (rename) ::unlinkat(dir, made.c_str(), 0);  // under its own name, others may use it already
+  if (rename) ::unlinkat(dir, made.c_str(), 0);  // under its final name, others may use it already
   if (!given || why == EEXIST) return given;
   if (cannot_rename_new(why)) return make_file(dir, name, access, path, Made::in_place);
   return fail_errno("create", path, why);

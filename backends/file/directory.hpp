@@ -28,19 +28,19 @@ struct Access {
 
   mode_t dir_mode() const noexcept { return group ? 02770 : 0700; }
   mode_t file_mode() const noexcept { return group ? 0660 : 0600; }
-  // Errc::denied names `path` and the reason: a wrong owner, or more rights for others than the
-  // mode above.
+  // Errc::denied: the owner is wrong, or others have more rights than the mode above. The message
+  // names `path` and the reason.
   Result<void> admits(const struct stat&, std::string_view path) const;
 };
 
 struct Opened {
-  Fd dir{};  // -1: does not exist
+  Fd dir{};  // -1: it does not exist
   Access access;
 };
 
 class Directory {
  public:
-  // How much of `path` is created when a lock is taken. The name of a directory may be misspelt, so
+  // How much of `path` is created when a lock is taken. A user may have misspelt the directory, so
   // only its last component is created.
   enum class Make { nothing, last, all };
   // `path` is absolute. `inner`: the directory in it that holds the keys, or empty. `netfs`: accept
@@ -56,11 +56,12 @@ class Directory {
   // Opens the directory of one key. Without `make`, a missing directory is a result and not an
   // error.
   Result<Opened> open_key(const std::string& name, bool make) const;
-  // Whether the path to the key's directory still leads to `dir`.
+  // Returns whether the path to the key's directory still leads to `dir`.
   Result<bool> leads_to(const std::string& name, const struct stat& dir) const;
-  // Removes it with its contents. It may be missing.
+  // Removes the key's directory with its contents. It may be missing.
   Result<void> remove_key(const std::string& name) const;
-  // The names in the directory of the keys, in byte order, without names that begin with a dot.
+  // Returns the names in the directory of the keys, in byte order, except those that begin with a
+  // dot.
   Result<std::vector<std::string>> names() const;
 
  private:
@@ -71,23 +72,23 @@ class Directory {
   bool netfs_;
 };
 
-// The name of a filesystem on which flock and FIFOs do not reach every host that mounts it; nothing
-// for another one. `magic`: f_type of statfs(2).
+// Returns the name of a filesystem on which flock and FIFOs do not reach every host that mounts it;
+// nothing for any other filesystem. `magic`: f_type of statfs(2).
 std::optional<std::string_view> network_filesystem(unsigned long magic) noexcept;
 
 // Opens what this process has just made under `name`, if it has that type (S_IFDIR, S_IFIFO).
-// Another user with rename rights may have replaced it since, so it is opened as an O_PATH
+// Another user with rename rights may have replaced it meanwhile. So it is opened as an O_PATH
 // descriptor, not through a link, and checked. -1: errno says why.
 Fd hold_made(int dir, const std::string& name, mode_t type);
 // for a result of hold_made(); false: errno says why
 bool set_mode(int held, mode_t mode) noexcept;
 
-// Sets group and mode of a file that this process has made and opened. Errc::denied: it belongs to
-// another user.
+// Sets group and mode of a file that this process has made and opened. Errc::denied: the file
+// belongs to another user.
 Result<void> give_rights(int fd, const Access& access, mode_t mode, std::string_view path);
 
-// Makes `name` in `dir` with the modes of `access`. A rename makes it visible where that is
-// possible, so that others never see it with other modes. It may exist.
+// Makes `name` in `dir` with the modes of `access`. Where possible, a rename makes it visible, so
+// that others never see it with other modes. It may exist already.
 Result<void> make_shared_file(int dir, const std::string& name, const Access& access,
                               std::string_view path);
 

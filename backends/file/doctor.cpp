@@ -58,7 +58,7 @@ std::string first_bytes(const char* path) {
   return {text.data(), static_cast<std::size_t>(n > 0 ? n : 0)};
 }
 
-// "boottime       100         0": this process is in a time namespace whose clock is 100 s ahead.
+// "boottime       100         0": this process is in a time namespace, with a clock 100 s ahead.
 bool shifted(std::string_view offsets) {
   const auto at = offsets.find("boottime");
   return at != offsets.npos && offsets.find_first_of("123456789", at) != offsets.npos;
@@ -77,7 +77,7 @@ void clock(Findings& found) {
               "it counts ticks: leases end some ms early or late");
 }
 
-// Says who may make locks there, take those of others, and break them.
+// Reports who may make locks in the directory, take the locks of others, and break locks.
 void owner(int dir, const std::string& path, bool shared, Findings& found) {
   struct stat st {};
   if (::fstat(dir, &st) != 0)
@@ -136,7 +136,7 @@ Result<void> try_a_lock(const Directory& root) {
   return made ? removed : made;
 }
 
-// Whether the directory could be made, by the rights of the nearest existing one above it.
+// Returns whether the directory could be made, by the rights of the nearest existing one above it.
 bool may_be_made(std::string path) {
   do path.resize(std::max<std::size_t>(path.rfind('/'), 1));
   while (path.size() > 1 && ::access(path.c_str(), F_OK) != 0);

@@ -16,7 +16,7 @@
 namespace dlock::file {
 namespace {
 
-// of the written prefix: with the name of a key it must fit into a file name of 255 bytes
+// As written. Together with the name of a key it must fit into a file name of 255 bytes.
 constexpr std::size_t longest_prefix = 50;
 
 // "/dir/" and "below" give "/dir/below".

@@ -47,10 +47,10 @@ inline constexpr BackendFactory factory{.family = "file",
                                         .prepare = prepare,
                                         .makes = makes};
 
-// For tests: a lease backend with other times, and without a URL.
+// For tests: makes a lease backend with other times, and without a URL.
 std::unique_ptr<Backend> open_lease(const std::string& directory, const Settings&, const Tuning&);
 
-// The directory of a bare `file:`. Errc::cannot_create: there is no home directory.
+// Returns the directory of a bare `file:`. Errc::cannot_create: there is no home directory.
 Result<std::string> default_directory();
 
 }  // namespace dlock::file

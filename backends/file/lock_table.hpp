@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's table of locks, for display. It shows only processes of our own pid namespace, and
-// the process that took a lock, which may have ended while another process keeps the lock. So it
-// decides nothing.
+// The kernel's table of locks, for display. It shows only processes of our own pid namespace. It
+// names the process that took a lock, which may have ended while another process keeps the lock. So
+// dlock decides nothing by it.
 #pragma once
 #include <sys/types.h>
 #include <optional>
@@ -15,8 +15,8 @@ struct FlockEntry {
   bool exclusive;
 };
 
-// The granted flock(2) locks on a file, in the order of /proc/locks. nullopt: the table cannot be
-// read, or does not even show our own lock, as where /proc is masked.
+// Returns the granted flock(2) locks on a file, in the order of /proc/locks. nullopt: the table
+// cannot be read, or does not even show our own lock, as where /proc is masked.
 std::optional<std::vector<FlockEntry>> flock_entries(dev_t device, ino_t inode);
 std::optional<pid_t> flock_holder(dev_t device, ino_t inode);
 

@@ -5,9 +5,9 @@
 
 namespace dlock::file {
 
-// What errno means for the caller. No permission is `denied`; no space, or a read-only or wrong
-// place, is `cannot_create`; no descriptors in this process is `exhausted`. Everything else
-// (memory, an I/O error) is `unavailable`, because nothing was changed. `what` is the operation.
+// Returns what errno means for the caller: `denied` if a permission is missing; `cannot_create` if
+// there is no space, or a read-only or wrong place; `exhausted` if this process has no descriptors.
+// All else (memory, I/O) is `unavailable`: nothing was changed. `what`: the operation.
 Error sys_error(std::string_view what, std::string_view path, int errnum);
 
 inline tl::unexpected<Error> fail_errno(std::string_view what, std::string_view path, int errnum) {

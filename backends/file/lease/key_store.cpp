@@ -46,7 +46,7 @@ bool lists(const LockState& s, std::uint64_t ticket) {
          std::any_of(s.waiters.begin(), s.waiters.end(), same);
 }
 
-// `this_boot`: its times are by this clock.
+// `this_boot`: the holder's times are on this boot's clock.
 HolderView view_of_ended(LockState::Holder h, Micros now, bool this_boot) {
   const bool attached = h.deadline == never;
   if (attached || !this_boot) {
@@ -106,7 +106,7 @@ void KeyStore::abandon() noexcept {
 void KeyStore::remove_dead(std::uint64_t ticket) {
   LockState& s = state();
   s.vanish(ticket, now_);
-  // other_boot() needs the time when its lock-delay began, by this clock.
+  // other_boot() needs the start of each lock-delay, by this clock.
   for (auto& h : s.holders)
     if (h.ticket == ticket) h.since = h.deadline;
   dead_.push_back(ticket);
@@ -133,7 +133,7 @@ Result<void> KeyStore::scan(bool adopt) {
   TRY_VOID(file_.load_tail(record_));
   return each_fifo(place(), [&](std::uint64_t ticket, Probe::Life life) {
     if (adopt) state().next_ticket = std::max(state().next_ticket, ticket + 1);
-    if (lists(state(), ticket)) return;  // dead, and removed where that matters
+    if (lists(state(), ticket)) return;  // known to the state
     if (life == Probe::Life::dead) strays_.push_back(ticket);
     else if (life == Probe::Life::alive && adopt)
       state().holders.push_back(
@@ -141,10 +141,10 @@ Result<void> KeyStore::scan(bool adopt) {
   });
 }
 
-// The machine has restarted, or a container got its own boot id and nothing else happened. So the
-// id decides nothing. A contender with a lifeline proves itself. A lease without one was surely
-// granted in an earlier boot if its grant is in the future of this clock; otherwise it keeps its
-// deadline, which is at most its ttl away.
+// The boot id differs: the machine has restarted, or only a container got its own boot id. So the
+// id alone decides nothing. A contender with a lifeline proves itself. A lease without a lifeline
+// was surely granted in an earlier boot if its grant is in the future of this clock. Otherwise it
+// keeps its deadline, which is at most its ttl away.
 Result<void> KeyStore::other_boot() {
   TRY_VOID(file_.load_tail(record_));
   std::vector<std::uint64_t> gone;
@@ -164,7 +164,7 @@ Result<void> KeyStore::other_boot() {
   return {};
 }
 
-// Opens the mailboxes of the waiters to wake. It removes a dead waiter, and the next in line takes
+// Opens the mailboxes of the waiters to wake. A dead waiter is removed, and the next waiter takes
 // its turn.
 Result<std::vector<Fd>> KeyStore::mailboxes() {
   std::vector<Fd> open;
@@ -201,16 +201,16 @@ Result<bool> KeyStore::finish() {
     abandon();
     return fail(done.error());
   }
-  // If the state was deleted, its successor may list the dead contenders that were found here. It
-  // must find their names to see that they are dead.
+  // If the state was deleted, its successor may list the dead contenders that were found here.
+  // Their names must stay, so that others can see that they are dead.
   const bool counts = file_.still_linked();
   if (!counts) dead_.clear();
-  // Do this before others can change the state: a stray number may not be assigned yet, and then
-  // the next new contender gets it.
+  // Do this before others can change the state. The number of a stray may not be assigned yet, and
+  // then the next new contender gets it.
   else remove_names(strays_);
   file_.unlock();
-  // Interleaving 1: killed here. An invited waiter watches us, or our record's holder, or finds its
-  // turn unclaimed.
+  // Interleaving 1: the process is killed here. The invited waiter watches us or the holder of our
+  // record, or others find that its turn is unclaimed.
   wake(*open);
   remove_names(dead_);
   abandon();
@@ -257,8 +257,8 @@ Result<std::optional<KeyView>> KeyStore::inspect() {
   return inspect_without_state();
 }
 
-// The state is gone, but processes live that hold the key or wait. The next contender decides
-// which, when it rebuilds the state.
+// The state is gone, but some processes hold the key or wait. The next contender decides which,
+// when it rebuilds the state.
 Result<std::optional<KeyView>> KeyStore::inspect_without_state() {
   TRY(dir, file_.open_dir());
   std::size_t alive = 0;

@@ -3,7 +3,7 @@
 // contenders.
 //
 // A change is: begin, change `state()`, finish. In between no other process sees or changes the
-// key. `finish` finds the waiters that may run now, commits, unlocks, and only then wakes them, so
+// key. `finish` finds the waiters that may run now, commits, unlocks, and only then wakes them. So
 // nothing is visible before the commit.
 #pragma once
 #include <string>
@@ -15,9 +15,9 @@
 namespace dlock::file {
 
 struct Tuning {
-  // an invited waiter that does not claim its turn within this time (it is stopped) loses its place
+  // An invited waiter that does not claim its turn within this time loses its place.
   Micros claim = 2'000'000;
-  // how often a sleeping waiter checks for that; wake-ups do not depend on it
+  // How often a sleeping waiter checks for such a waiter. Wake-ups do not depend on it.
   Micros safety = 10'000'000;
   QueueLimits queue{};
 };
@@ -29,54 +29,54 @@ class KeyStore {
 
   // Locks and loads. Locked: call finish() or abandon(). A missing state is rebuilt from the living
   // contenders: each blocks the key as an exclusive holder without a token, until it ends or
-  // registers itself again (disown).
+  // registers itself again (remove_adopted).
   using Begun = StateFile::Locking;
   Result<Begun> begin(Make, Duration patience, int interrupt_fd = -1);
   void abandon() noexcept;
 
-  // Of a long queue it has only the first waiters: enough for a holder's changes, and for those of
-  // a waiter among them.
+  // Of a long queue the state has only the first waiters. That is enough for changes of a holder or
+  // of one of these waiters.
   LockState& state() noexcept { return record_.state; }
-  // Loads what this owner's change needs: the other waiters, too, unless it is one of the first.
+  // Loads what a change by this owner needs: all waiters, unless the owner is among the first.
   Result<void> load_for(const Owner&);
   // For a new owner: StateFile::last_in_tail. Nothing: call load_for() instead.
   std::optional<std::uint64_t> last_waiter() const { return file_.last_in_tail(record_, now_); }
   std::size_t waiters() const noexcept {
     return record_.state.waiters.size() + record_.tail.lines - record_.tail.gone.size();
   }
-  // Joins after last_waiter(), and returns the new ticket.
+  // Joins after last_waiter(). Returns the new ticket.
   std::uint64_t join(const LockState::Acquisition&);
   Micros now() const noexcept { return now_; }
   LifelineDir place() const noexcept { return file_.place(); }
   StateFile& file() noexcept { return file_; }
 
-  // The contender with this ticket is proven dead: the commit removes its name, and a lock-delay
-  // runs from now.
+  // The contender with this ticket is proven dead. The commit removes its name, and its lock-delay
+  // begins now.
   void remove_dead(std::uint64_t ticket);
-  // Another process, which found no state, took our own lifeline for a holder. True: it did, and
-  // that holder is removed.
+  // Removes the holder for which another process, which found no state, took our own lifeline.
+  // Returns whether there was one.
   bool remove_adopted(const Lifeline&);
-  // Begins the change again, and takes every living lifeline that the state does not know for a
+  // Begins the change again, and adds every living lifeline that the state does not know as a
   // holder.
   Result<void> restart_and_adopt();
 
   // wakes this holder after the commit
   void alarm(std::uint64_t ticket) { alarms_.push_back(ticket); }
-  // what the first waiter waits for has changed
+  // the event that the first waiter waits for has happened
   void wake_head() noexcept { wake_head_ = true; }
-  // Removes FIFOs that no process has open and the state does not list. Contenders killed at a bad
-  // moment leave them behind.
+  // Removes FIFOs that no process has open and the state does not list. Contenders that are killed
+  // at a bad moment leave such FIFOs.
   Result<void> sweep() { return scan(false); }
 
-  // False: the state file was deleted meanwhile; begin again. An Error: nothing was committed. It
-  // is unlocked in every case.
+  // Commits and unlocks. False: the state file was deleted meanwhile, so begin again. An Error:
+  // nothing was committed. It unlocks in every case.
   Result<bool> finish();
 
-  // The current state, read without the lock. Dead holders are shown as vanished or ended; dead
-  // waiters are left out. nullopt: unknown. KeyView::unread: the state was deleted, and contenders
-  // live.
+  // Returns the current state, read without the lock. Dead holders are shown as vanished or ended;
+  // dead waiters are left out. nullopt: unknown. KeyView::unknown_reason: the state was deleted,
+  // but contenders live.
   Result<std::optional<KeyView>> inspect();
-  // This holder, if it is in force and alive as far as can be known; nullopt: it is not.
+  // Returns this holder, if it is in force and, as far as dlock can know, alive.
   Result<std::optional<LockState::Holder>> holder_in_force(const GrantId&);
 
  private:
@@ -97,7 +97,7 @@ class KeyStore {
   std::vector<std::uint64_t> dead_, strays_, alarms_;
 };
 
-// Abandons an unfinished change whenever a function returns.
+// Abandons an unfinished change when a function returns.
 class Change {
  public:
   explicit Change(KeyStore& key) noexcept : key_(key) {}

@@ -9,7 +9,7 @@
 namespace dlock::file {
 namespace {
 
-// The lease as stored: a caller that renews by handle knows only the owner.
+// Returns the lease as stored, because a caller that renews by handle knows only the owner.
 Lease lease_of(const Lease& wanted, const LockState::Holder& h, Deadline deadline, bool attached) {
   return {wanted.key, wanted.owner, h.mode, h.token, h.slot, deadline, attached};
 }
@@ -34,8 +34,8 @@ Result<KeyStore::Begun> LeaseBackend::begin(KeyStore& key, Make make, int interr
 }
 
 // ---- renew -------------------------------------------------------------------------------------
-// A process that found no state took our lifeline for a holder. Nobody else was granted the key
-// meanwhile, so we register again.
+// Registers our holder again: a process that found no state took our lifeline for a holder. Nobody
+// else was granted the key meanwhile.
 bool LeaseBackend::register_again(KeyStore& key, AttachedHold& held) {
   if (!key.remove_adopted(held.life)) return false;
   LockState& s = key.state();
@@ -45,7 +45,7 @@ bool LeaseBackend::register_again(KeyStore& key, AttachedHold& held) {
 }
 
 Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& held) {
-  held.life.drain();  // before anything else: later messages are read by the next call
+  held.life.drain();  // Do this first, so that the next call reads later messages.
   const Renewal kept = Kept{lease_of(lease, held.record, no_deadline, true)};
   KeyStore& key = store(lease.key);
   TRY(record, key.file().peek(StateFile::Depth::holders));
@@ -74,7 +74,7 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
   return kept;
 }
 
-// Only people read it. If the state cannot be written now, the lock is ours all the same.
+// Only people read it, so a failure to write does not matter: the lock is ours.
 void LeaseBackend::note_end(const Lease& lease, AttachedHold& held) {
   held.record.meta = with_end(held.record.meta, lease.ended);
   KeyStore& key = store(lease.key);
@@ -130,7 +130,7 @@ Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl, std::opti
   if (const auto* h = key.state().holder(lease.owner, key.now())) note_run(key, *h, end);
   if (!key.state().renew(lease.owner, ttl.count(), key.now()))
     return Lost{"its record was removed"};
-  key.wake_head();  // the waiter watches a lifeline that means nothing any more
+  key.wake_head();  // the waiter watches a lifeline that is no longer in use
   TRY(done, key.finish());
   if (!done) return detach(lease, ttl, end);  // the state file was deleted meanwhile
   const Lease kept = lease_of(lease, mine->record, lease_end(sent, ttl), false);
@@ -149,7 +149,7 @@ Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd>
     held_.erase({lease.key.text(), lease.owner});
   };
   TRY(begun, begin(key, Make::nothing));
-  // nobody else was granted the key while our lifeline was in its place
+  // nobody else was granted the key while our lifeline was there
   if (begun == KeyStore::Begun::absent) {
     const bool was = mine && mine->life.linked();
     forget(true);
@@ -163,16 +163,16 @@ Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd>
   if (h) note_run(key, *h, end);
   was |= key.state().release(lease.owner, key.now());
   const auto done = key.finish();
-  // The state file was deleted meanwhile. If our process holds, the end of its lifeline ends the
-  // lock all the same.
+  // The state file was deleted meanwhile. If our own process holds, the end of its lifeline ends
+  // the lock.
   if (done && !*done && !mine) return release(lease, end);
   if (done) {
     forget(true);
     return was ? Released::yes : Released::was_not_held;
   }
   if (!mine) return fail(done.error());
-  // Nothing could be written (a full disk). The end of our lifeline frees the key anyway, like that
-  // of a vanished holder. Its name stays, because a missing name proves nothing.
+  // Nothing could be written (a full disk). The end of our lifeline frees the key anyway, as if the
+  // holder had vanished. The name of the lifeline stays, because a missing name proves nothing.
   const Duration delay{mine->record.delay};
   forget(false);
   if (delay == Duration::zero()) return was ? Released::yes : Released::was_not_held;
@@ -224,7 +224,7 @@ Result<std::optional<KeyView>> LeaseBackend::inspect_name(const std::string& nam
   };
   const std::string stored = prefix_ + name;
   auto key = key_from_store_name(name);
-  if (!key) {  // a shortened name is not the key, so read the key from the record
+  if (!key) {  // a shortened name is not the key, so the record must supply it
     const auto record = StateFile(root_, stored).peek(StateFile::Depth::holders);
     if (!record) return unknown(stored, record.error());
     if (*record) key = Key::parse((*record)->key);

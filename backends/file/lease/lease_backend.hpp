@@ -13,7 +13,7 @@ namespace dlock::file {
 
 class LeaseBackend final : public Backend {
  public:
-  // `prefix` precedes the names of keys in the root; a file name may begin with it.
+  // `prefix` precedes the names of keys in the root. It may be the beginning of a file name.
   LeaseBackend(Directory root, std::string prefix, const Traits& traits, const Settings& settings,
                const Tuning& tuning)
       : root_(std::move(root)),
@@ -27,8 +27,8 @@ class LeaseBackend final : public Backend {
   Counters counters() const noexcept override { return counters_; }
   Health health() override { return {.in_grace_period = silent_}; }
 
-  // The Waiter must not outlive this Backend. After the grant the Backend keeps the lifeline, and
-  // the Waiter may go.
+  // The Waiter must not outlive this Backend. After the grant the Backend owns the lifeline, and
+  // the Waiter may be destroyed.
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
   Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
@@ -52,7 +52,7 @@ class LeaseBackend final : public Backend {
   // An attached holder of this process.
   struct AttachedHold {
     Lifeline life;
-    LockState::Holder record;  // as granted; used to register again when the state was lost
+    LockState::Holder record;  // as it was granted, to register again if the state is lost
     bool revoked = false;      // a revocation was requested
   };
   using HoldKey = std::pair<std::string, Owner>;

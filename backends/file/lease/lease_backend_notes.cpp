@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe lease: notes about starts of jobs, and revocations.
+// Recipe lease: records of starts of jobs, and revocations.
 #include <algorithm>
 #include "file/lease/lease_backend.hpp"
 #include "file/lease/note_file.hpp"
@@ -9,7 +9,7 @@ namespace dlock::file {
 // ---- --once-per --------------------------------------------------------------------------------
 Result<RunStarts> LeaseBackend::starts(const Key& wanted) {
   KeyStore& key = store(wanted);
-  // without the lock, which a stopped process may hold
+  // Read without the lock, because a stopped process may hold it.
   TRY(record, key.file().peek(StateFile::Depth::holders));
   RunStarts s{.now = wall_micros(), .last = {}};
   if (!record) return s;
@@ -39,13 +39,13 @@ Result<UpdateResult> LeaseBackend::note_start(const Lease& lease, const RunStart
 }
 
 // ---- the last run ------------------------------------------------------------------------------
-// Call it under the lock of the state. Of several permits the newest grant counts.
+// Call it under the lock of the state. Of several permits only the newest grant counts.
 void LeaseBackend::note_run(KeyStore& key, const LockState::Holder& h, std::optional<RunEnd> end) {
   if (!end || adopted(h)) return;
-  if (h.token < key.state().fence)  // otherwise no newer grant could be recorded
+  if (h.token < key.state().fence)  // the record of a newer grant must stay
     if (const auto last = read_last_run(key.place()); last && last->token >= h.token) return;
   const std::int64_t now = wall_micros();
-  // `since` of an attached holder is the time of its grant
+  // for an attached holder, `since` is the time of its grant
   write_last_run(key.place(), {h.token, now, *end, now - std::max<Micros>(0, key.now() - h.since),
                                Identity::decode(h.meta)});
 }
@@ -60,7 +60,7 @@ Result<Released> LeaseBackend::revoke(const Key& wanted) {
   for (const auto& h : key.state().holders) {
     if (h.deadline <= key.now() || adopted(h)) continue;
     newest = std::max(newest, h.token);
-    // it looks at once; the holder of a lease notices with its next renewal
+    // An attached holder reads it at once, the holder of a lease with its next renewal.
     if (h.deadline == never) key.alarm(h.ticket);
   }
   if (newest == 0) return Released::was_not_held;

@@ -11,7 +11,7 @@
 namespace dlock::file {
 namespace {
 
-constexpr std::uint64_t sweep_every = 1024;  // grants between two sweeps
+constexpr std::uint64_t sweep_every = 1024;  // how many grants there are between two sweeps
 
 Deadline at(Micros boottime) {
   return boottime == never ? no_deadline : Deadline{std::chrono::microseconds{boottime}};
@@ -29,9 +29,9 @@ std::string short_identity(Identity who) {
 
 }  // namespace
 
-// A place in the queue of a key. It sleeps in ppoll(2) on its own lifeline (for notifications) and
-// on the lifelines whose end can make it its turn: its predecessor in the queue, or, for the first
-// waiter, every holder.
+// A place in the queue of a key. It sleeps in ppoll(2) on its own lifeline (for notifications), and
+// on the lifelines whose end may mean that its turn has come. These are the lifeline of its
+// predecessor in the queue or, for the first waiter, those of all holders.
 //
 // An exclusive waiter is woken once. Its predecessor in the queue becomes the holder, so it watches
 // the right lifeline already.
@@ -75,9 +75,9 @@ class LeaseWaiter final : public Waiter {
   std::uint64_t shown_ = 0;          // the ticket of its holder, if that is a process
   std::uint64_t last_change_ = 0;    // the change that last_ describes
   Deadline wake_at_ = no_deadline;   // when time alone may make it our turn
-  Deadline check_at_ = no_deadline;  // when to check for an unclaimed invitation
+  Deadline check_at_ = no_deadline;  // when to check for an invitation that was not claimed
   unsigned checks_ = 0;
-  bool checks_all_ = false;  // check every holder, not only the first
+  bool checks_all_ = false;  // whether to check every holder, not only the first
 };
 
 Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
@@ -108,8 +108,8 @@ Result<Progress> LeaseWaiter::attempt() {
                               request_.wait ? backend_.settings_.op_timeout : one_try));
     backend_.silent_ = begun == KeyStore::Begun::interrupted && !requested_;
     if (backend_.silent_) {
-      // Name the process only in a message at the end of a wait. The kernel stops all flock calls
-      // of the host while it lists its locks, and in a crowd each newcomer finds the state locked.
+      // Name the process only in a message at the end of a wait. While the kernel lists its locks,
+      // all flock calls of the host stop. In a crowd each new contender finds the state locked.
       const bool name = Clock::now() - began >= named_after;
       last_.why = key_.file().locked_by_another("", name);
     }
@@ -157,15 +157,15 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   const auto* g = std::get_if<LockState::Granted>(&*answer);
   const LockState& s = key_.state();
   if (g && g->ticket % sweep_every == 0) TRY_VOID(key_.sweep());
-  // The new first waiter has watched only its predecessor, and must now watch every holder. (An
-  // exclusive holder was its predecessor.)
+  // The new first waiter has watched only its predecessor, and must now watch every holder. (If the
+  // holder is exclusive, it was the predecessor.)
   if (g && s.holders.size() > 1) key_.wake_head();
   Waiting waiting = in_the_way(s, key_.now());
 
   Lifeline old = std::move(life_);
   if (made) life_ = std::move(*made);
   else std::swap(life_, old);
-  // the wake-up of a waiter is not an alarm; after the commit it could be one
+  // Drop the wake-ups of a waiter now: after the commit an alarm could come.
   if (g && !made) life_.drain();
   const auto done = key_.finish();
   if (!done) {
@@ -177,9 +177,9 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   }
   old.drop(key_.place());
   // Interleaving 4: we were stopped before we opened our new FIFO, and the state was deleted. A
-  // contender of its successor got our ticket and put its FIFO in the place of ours, so what we
-  // have open is its lifeline. Drop it: after another deletion, a further state would take us for
-  // its owner.
+  // contender of the next state got our ticket and put its FIFO in the place of ours. So what we
+  // have open is its lifeline. Drop it: after another deletion, a later state would take us for its
+  // owner.
   if (!*done && made) life_.drop();
   if (!*done) return std::optional<Progress>{};
 
@@ -197,7 +197,7 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   return Busy{std::move(waiting.holder), std::move(waiting.why), sent};
 }
 
-// What is in the way, for people: a holder, or the next waiter, which does not come.
+// Returns what blocks us, for people: a holder, or the next waiter, which does not come.
 Waiting LeaseWaiter::in_the_way(const LockState& s, Micros now) {
   Waiting w;
   shown_ = 0;
@@ -212,7 +212,7 @@ Waiting LeaseWaiter::in_the_way(const LockState& s, Micros now) {
 }
 
 // The state may have our owner from another Waiter or Backend; then its lifeline is ours, too. If
-// the lifeline was deleted, the record is void, because others could not see us end.
+// that lifeline was deleted, the record does not count, because others could not see us end.
 Result<void> LeaseWaiter::rejoin() {
   const LockState& s = key_.state();
   std::uint64_t ticket = 0;
@@ -233,8 +233,8 @@ Result<void> LeaseWaiter::rejoin() {
   return {};
 }
 
-// A new owner that must wait for one of the first waiters joins after the last one, whoever is in
-// between. Nothing: the waiters in between must be known.
+// A new owner that must wait for one of the first waiters joins after the last waiter, without
+// reading the waiters in between. Nothing: the waiters in between must be read.
 Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket) {
   constexpr std::optional<LockState::Answer> unknown;
   LockState& s = key_.state();
@@ -256,8 +256,8 @@ Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket
   return LockState::Answer{LockState::Waiting{rank, s.free_at()}};
 }
 
-// Only the first waiter watches the holders, and it may be stopped. True: a holder is dead, and was
-// removed.
+// Only the first waiter watches the holders, and the first waiter may be stopped. Returns whether a
+// holder was dead and was removed.
 Result<bool> LeaseWaiter::holder_is_gone() {
   for (const auto& h : key_.state().holders) {
     if (h.deadline == never) {
@@ -277,7 +277,7 @@ Result<LockState::Answer> LeaseWaiter::decide() {
   for (const LockState::Acquisition a = lock_request();;) {
     LockState::Answer answer = s.acquire(a, key_.now());
     if (std::holds_alternative<LockState::Granted>(answer)) return answer;
-    const std::size_t rank = s.rank_of(request_.owner);  // busy: the place that it would have got
+    const std::size_t rank = s.rank_of(request_.owner);  // if busy: the place it would have got
     std::vector<std::uint64_t> wanted;
     if (rank > 0) {
       TRY(gone, holder_is_gone());
@@ -307,7 +307,7 @@ Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool h
       TRY(found, probe(key_.place(), ticket));
       if (found.life == Probe::Life::alive) watched_.push_back({ticket, std::move(found.fd)});
       if (found.life == Probe::Life::alive) continue;
-      // a deleted name proves nothing, and blocks
+      // a deleted name proves nothing, so it blocks
       if (found.life == Probe::Life::missing && holders) continue;
     }
     key_.remove_dead(ticket);
@@ -316,7 +316,7 @@ Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool h
   return all_alive;
 }
 
-// Makes a new lifeline. Nothing: there is one, or none is needed (ticket 0).
+// Makes a new lifeline. Nothing: we have one, or need none (ticket 0).
 Result<std::optional<Lifeline>> LeaseWaiter::lifeline_for(std::uint64_t ticket, bool& unknown_one) {
   const auto* held = backend_.held(request_.key, request_.owner);
   const bool have = (held && held->life.ticket() == ticket) ||
@@ -374,8 +374,8 @@ bool LeaseWaiter::refresh() {
   return found && found->life == Probe::Life::dead;
 }
 
-// Looks without the lock: time has passed, or a holder has died, and no waiter has noticed because
-// those in front are stopped.
+// Checks without the lock whether our turn was missed: time has passed, or a holder has died, and
+// no waiter has noticed because the waiters ahead are stopped.
 bool LeaseWaiter::turn_is_missed() {
   const Micros now = boottime_us();
   if (!life_.linked() || key_.file().needs_check(now)) return true;
@@ -397,7 +397,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
   if (!queued_) {
     auto first = attempt();
     if (!first || !queued_) return first;
-    // spreads the checks
+    // different for each waiter, to spread the checks
     check_at_ = later(Clock::now(), safety + safety * (life_.ticket() % 64) / 256);
   }
   for (;;) {
@@ -408,10 +408,10 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
       ++backend_.counters_.wakeups;
       life_.drain();
     } else if (now >= wake_at_) {
-      // time alone may have made it our turn
+      // it may be our turn because time has passed
     } else if (now >= check_at_) {
       check_at_ = later(now, safety);
-      // Now and then make a full check, whatever the state says.
+      // Make a full check now and then, whatever the state says.
       if (++checks_ % 8 && !turn_is_missed()) continue;
       checks_all_ = true;
     } else {
@@ -420,7 +420,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
     auto next = attempt();
     checks_all_ = false;
     if (!next || !queued_ || !std::holds_alternative<Waiting>(*next)) return next;
-    // Invited waiters in front may be stopped, too.
+    // Invited waiters ahead may be stopped, too.
     check_at_ = std::min(check_at_, at(key_.state().oldest_invitation_ends()));
     if (Clock::now() >= end) return next;
   }

@@ -30,15 +30,16 @@ Result<struct stat> fifo_alone(int fd, const std::string& path) {
   return st;
 }
 
-// A FIFO of another user, planted by a member of the group, is neither watched nor written to.
+// Refuses another user's FIFO, which a member of the group has planted: do not watch or write to
+// it.
 Result<void> check(int fd, const Access& access, const std::string& path) {
   const auto st = fifo_alone(fd, path);
   return st ? access.admits(*st, path) : fail(st.error());
 }
 
-// Whether a FIFO in a shared directory has no rights for the group. Its maker, another member,
-// ended right after it made it, or it belongs to a state that was deleted. If no record has used
-// its number, it proves nothing.
+// Returns whether a FIFO in a shared directory has no rights for the group. Then its maker, another
+// member, ended right after making it, or it belongs to a state that was deleted. If no record has
+// used its number, it proves nothing.
 bool without_rights(const LifelineDir& at, const std::string& name) {
   struct stat st {};
   return at.access.group && ::fstatat(at.dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -60,11 +61,11 @@ Result<std::optional<Lifeline>> Lifeline::make(const LifelineDir& at, std::uint6
   for (int tries = 0; !fd; ++tries) {
     if (::mkfifoat(at.dir, name.c_str(), at.access.file_mode()) == 0) {
       fd = Fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
-      if (!fd && errno == EACCES)  // the umask forbids even the owner
+      if (!fd && errno == EACCES)  // the umask denies the rights even to the owner
         if (const Fd held = hold_made(at.dir, name, S_IFIFO);
             held && set_mode(held.get(), at.access.file_mode()))
           fd = Fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
-      // ENOENT: this state was deleted meanwhile, and a contender of its successor removed our
+      // ENOENT: this state was deleted meanwhile, and a contender of the next state removed our
       // FIFO, which was not open yet.
       if (fd || (errno == ENOENT && tries < 3)) continue;
       break;
@@ -72,18 +73,18 @@ Result<std::optional<Lifeline>> Lifeline::make(const LifelineDir& at, std::uint6
     if (errno != EEXIST || tries == 3) return fail_errno("create", path(), errno);
     const auto found = probe(at, ticket);
     if (!found && !without_rights(at, name)) return fail(found.error());
-    // Interleaving 5: the state was deleted, and this FIFO belongs to a contender of its successor
-    // that has not opened it yet. So it may be removed only if the state was in its place when the
-    // FIFO was found dead: whoever finds no state later sees this name, and gives its number to
-    // nobody.
+    // Interleaving 5: the state was deleted, and this FIFO belongs to a contender of the next state
+    // that has not opened it yet. So the FIFO may be removed only if the state was in its place
+    // when the FIFO was found dead. Then any process that finds no state later sees this name, and
+    // gives its number to nobody.
     if ((found && found->life == Probe::Life::alive) || !state_is_at(at))
       return std::optional<Lifeline>{};
     if (::unlinkat(at.dir, name.c_str(), 0) && errno != ENOENT)
       return fail_errno("remove", path(), errno);
   }
-  // In a shared directory another member may have replaced it since. So check the open file, and
-  // set its mode by the descriptor. Under the lock of the state no process uses a FIFO that the
-  // state does not list, so this may come after the creation.
+  // In a shared directory another member may have replaced the FIFO meanwhile. So check the open
+  // file, and set its mode by the descriptor. This may come after the creation: under the lock of
+  // the state no process uses a FIFO that the state does not list.
   Result<void> good = fd ? Result<void>{} : fail_errno("create", path(), errno);
   if (good && at.access.group)
     if (const auto alone = fifo_alone(fd.get(), path()); !alone) good = fail(alone.error());
@@ -94,9 +95,9 @@ Result<std::optional<Lifeline>> Lifeline::make(const LifelineDir& at, std::uint6
   return fail(good.error());
 }
 
-// The FIFO may be dead now, and a process that watches it may have been woken. Both are judged only
-// under the lock of the state, by the facts at that time. Opening it makes it alive again, for
-// exactly the record that it belongs to.
+// The FIFO may be dead now, and a process that watches it may have been woken. Both facts are
+// checked only under the lock of the state. Opening the FIFO makes it alive again, for exactly the
+// record that it belongs to.
 Result<std::optional<Lifeline>> Lifeline::rejoin(const LifelineDir& at, std::uint64_t ticket) {
   const std::string name = fifo_name(ticket);
   Fd fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
@@ -135,10 +136,10 @@ void Lifeline::drain() const noexcept {
   while (fd_ && ::read(fd_.get(), sink, sizeof sink) == static_cast<ssize_t>(sizeof sink)) {}
 }
 
-// Interleaving 3: the state is deleted before we get here, and its successor takes us for a holder,
-// because we live. So we die first, and remove the name only if the state is still there: whoever
-// finds no state later sees us dead. Otherwise the name stays, and shows those who wait for that
-// holder that it has ended. (Without the name they would wait until it is forced.)
+// Interleaving 3: the state is deleted before we get here, and the next state takes us for a
+// holder, because we live. So we die first, and remove the name only if the state is still there.
+// Then any process that finds no state later sees us dead. Otherwise the name stays, and shows the
+// waiters of that holder that it has ended. (Without the name they would wait until it is forced.)
 void Lifeline::drop(const LifelineDir& at) noexcept {
   const std::string name = is_at(at) ? fifo_name(ticket_) : std::string{};
   drop();
@@ -176,7 +177,7 @@ void wake(const std::vector<Fd>& mailboxes) noexcept {
   bool broken = false;
   for (const Fd& door : mailboxes) broken |= ::write(door.get(), "!", 1) < 0 && errno == EPIPE;
   const timespec now{};
-  // it is ours; others must not see it
+  // this SIGPIPE is ours, so others must not get it
   if (broken && !was_pending) ::sigtimedwait(&pipe_only, nullptr, &now);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

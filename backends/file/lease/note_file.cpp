@@ -52,8 +52,8 @@ void clear_away(const LifelineDir& place, const std::string& name) {
 }
 
 Result<void> write(const LifelineDir& place, const char* name, const std::string& text) {
-  // Each state has a temporary name of its own, under the lock that we have. A state that was
-  // deleted may still be locked, too.
+  // Each state has its own temporary name, because a state that was deleted may still be locked,
+  // too. The caller holds the lock.
   const std::string path = note_path(place, name),
                     made = fmt::format("{}.new.{}", name, place.inode);
   const Access& access = place.access;
@@ -76,7 +76,7 @@ Result<void> write(const LifelineDir& place, const char* name, const std::string
     return put();
   };
   const bool written = unwritten == 0 && ::fsync(file.get()) == 0;
-  // the note of another holder, of our state's successor, must not be replaced
+  // If the state was deleted, the note belongs to a holder of the next state, and must stay.
   const bool deleted = written && !state_is_at(place);
   if (!written || deleted || !put_anyway() || ::fsync(place.dir)) {
     const int why = unwritten != 0 ? unwritten : errno;
@@ -89,8 +89,7 @@ Result<void> write(const LifelineDir& place, const char* name, const std::string
   return {};
 }
 
-// The text is "<magic> N...
-// ", and complete. False: it is other content.
+// Parses "<magic> N... ". Returns whether the text has this form and is complete.
 template <class... Number>
 bool parse(std::string_view text, std::string_view magic, Number&... numbers) {
   if (!text.starts_with(magic)) return false;
@@ -142,7 +141,7 @@ Result<void> write_revoked(const LifelineDir& place, std::uint64_t newest_token)
 }
 
 std::optional<LastRun> read_last_run(const LifelineDir& place) {
-  constexpr int tries = 3;  // another process may write it meanwhile
+  constexpr int tries = 3;  // because another process may write it at the same time
   for (int i = 0; i < tries; ++i) {
     const auto text = read(place, "last");
     if (!text || !*text || !(*text)->starts_with(last_run_magic)) return std::nullopt;
@@ -159,7 +158,7 @@ std::optional<LastRun> read_last_run(const LifelineDir& place) {
 
 namespace {
 
-// A file that we may not write is replaced.
+// Opens the record of the last run. It replaces a file that we may not write.
 Fd open_last_run(const LifelineDir& place) {
   const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   Fd file(::openat(place.dir, "last", flags));
@@ -175,15 +174,15 @@ Fd open_last_run(const LifelineDir& place) {
 
 }  // namespace
 
-// Leaves out reason and command, which may be long. Bytes after the line belonged to a longer
-// record.
+// Writes without reason and command, which may be long. Bytes after the line belong to an older,
+// longer record.
 void write_last_run(const LifelineDir& place, const LastRun& run) {
   LastRun shorter = run;
   shorter.who.reason.clear();
   shorter.who.command.clear();
   const std::string line =
       fmt::format("{}{} {}\n", last_run_magic, shorter.text(' '), shorter.token);
-  // A write that fails or is cut leaves the old record, or an unreadable one.
+  // If a write fails or is cut, the old record or an unreadable record is left.
   const Fd file = open_last_run(place);
   if (!file) return;
   [[maybe_unused]] const ssize_t n = ::pwrite(file.get(), line.data(), line.size(), 0);

@@ -9,10 +9,10 @@
 //   last      the last run of a job, times by the wall clock:
 //             `dlock-last1 <token> <ended> <status> <started> <who> <token>`
 //
-// Read and written only under the lock of the state; replaced by a rename, so a process that is
-// killed leaves the old or the new. `last` is overwritten with each run instead, because ext4 takes
-// about a millisecond to replace a file by a rename and 15 us to overwrite one; it is read without
-// the lock, and the token at the end tells that all of it is of one run.
+// They are read and written only under the lock of the state. A rename replaces them, so a process
+// that is killed leaves the old or the new file. Only `last` is overwritten with each run, because
+// ext4 takes about a millisecond for such a rename, and 15 us to overwrite a file. `last` is read
+// without the lock: the token at the end proves that the whole record is of one run.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -24,7 +24,7 @@
 
 namespace dlock::file {
 
-// nullopt: there is none. Errc::protocol: it cannot be read safely.
+// nullopt: there is no record. Errc::protocol: the record cannot be read safely.
 Result<std::optional<RunStart>> read_beginning(const LifelineDir&);
 Result<void> write_start(const LifelineDir&, const RunStart&);  // on the disk when it returns
 Result<void> forget_start(const LifelineDir&);
@@ -33,10 +33,10 @@ Result<std::optional<std::uint64_t>> read_revoked(const LifelineDir&);
 Result<void> write_revoked(const LifelineDir&, std::uint64_t newest_token);
 void forget_revoked(const LifelineDir&) noexcept;
 
-// Nothing: there is none, or it is unreadable. Only people read it.
+// Nothing: there is no record, or only an unreadable one, because only people read it.
 std::optional<LastRun> read_last_run(const LifelineDir&);
-// It may not be on the disk yet when this returns, so a power cut may lose it. A failure is
-// ignored: the release that it comes with must not depend on it.
+// When this returns, the record may not be on the disk yet, so a power cut may lose it. It ignores
+// a failure, because the release must not depend on it.
 void write_last_run(const LifelineDir&, const LastRun&);
 
 }  // namespace dlock::file

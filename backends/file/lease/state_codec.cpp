@@ -62,11 +62,11 @@ Header parse_header(std::string_view text) noexcept {
   if (text.find_first_not_of('\0') == text.npos) return h;
   h.kind = Header::Kind::damaged;
   if (!text.starts_with(magic)) {
-    // cut off: a layout with more digits cannot begin so
+    // It was cut off: no other layout can begin so.
     if (text.starts_with(magic.substr(0, magic.size() - 1)) && text.size() >= magic.size() &&
         text[magic.size() - 1] == '\0')
       return h;
-    // "dlock2 ..." is not damage: a newer dlock keeps locks here.
+    // "dlock2 ..." is no damage: a newer dlock keeps locks here.
     if (text.starts_with(any_version) && text.size() > any_version.size() &&
         text[any_version.size()] >= '0' && text[any_version.size()] <= '9')
       h.kind = Header::Kind::other_version;
@@ -86,8 +86,8 @@ std::string_view layout_of(std::string_view header) noexcept {
 }
 
 std::uint64_t checksum(std::string_view body, std::uint64_t seq) noexcept {
-  // Eight bytes at a time: xor, multiply by an odd constant, fold the high half down. It detects
-  // cut and mixed writes. It does not protect against a user who may write to the file.
+  // Takes eight bytes at a time: xor, multiply by an odd constant, fold the high half down. It
+  // detects cut and mixed writes. It does not protect against a user who may write to the file.
   constexpr std::uint64_t odd = 0x9FB21C651E98DF25u;
   std::uint64_t sum = (seq + 1) * odd ^ body.size();
   for (; body.size() >= 8; body.remove_prefix(8)) {

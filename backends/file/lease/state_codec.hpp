@@ -8,18 +8,18 @@
 //   H <owner> <mode> <ticket> <token> <slot> <since> <deadline> <lock-delay> <who>         a holder
 //   W <owner> <mode> <limit> <ticket> <live until> <invited> <who>                         a waiter
 //
-// With many waiters only the first of them are lines of the slot. The others are in the tail
-// (tail.hpp), and the record ends with:
+// With many waiters only the first are lines of the slot. The others are in the tail (tail.hpp),
+// and the record ends with:
 //
 //   Q <begin> <end> <lines>         where the others are, in bytes of the tail
-//   G <ticket>                      a line in there whose waiter is gone
+//   G <ticket>                      a line of the tail whose waiter is gone
 //
 // A line of the tail is `<checksum, 16 hex> W ...`.
 //
-// Times are microseconds of CLOCK_BOOTTIME, `-` is never. Text, not binary: encoding and decoding
-// the few contenders of a slot is cheap beside the system calls, and an operator can read it. A
-// reader that finds another version or another kind of line refuses the whole record, because it
-// may mean a holder.
+// Times are microseconds of CLOCK_BOOTTIME, and `-` means never. The form is text because an
+// operator can read it, and for the few contenders of a slot it costs little beside the system
+// calls. A reader that finds another version or another kind of line refuses the whole record,
+// because the line may mean a holder.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -31,7 +31,7 @@
 namespace dlock::file {
 
 // Where the waiters are that are not lines of the slot. They came after all waiters of the slot,
-// and none of them is invited. Empty: there are none.
+// and none of them is invited. Empty: there are no such waiters.
 struct Tail {
   std::uint64_t begin = 0, end = 0;  // bytes of the tail
   std::uint64_t lines = 0;           // in there
@@ -60,15 +60,15 @@ struct Header {
   Micros overdue = never;
 };
 
-// `text`: the readable part of the first header_size bytes of a slot. Empty: it has nothing, or
-// only zeros.
+// `text`: the readable part of the first header_size bytes of a slot. The result is Empty if the
+// slot has nothing, or only zeros.
 Header parse_header(std::string_view text) noexcept;
 
-// The digits after "dlock" in a header of another version.
+// Returns the digits after "dlock" in a header of another version.
 std::string_view layout_of(std::string_view header) noexcept;
 
-// Writes header and body into `out`, and reuses its memory. Of the waiters it writes the first
-// `in_slot`; `tail` says where the others are.
+// Writes header and body into `out`, and reuses its memory. It writes the first `in_slot` waiters;
+// `tail` says where the others are.
 void encode(const KeyRecord&, std::size_t in_slot, const Tail& tail, std::uint64_t seq,
             std::string& out);
 
@@ -78,7 +78,7 @@ std::uint64_t checksum(std::string_view body, std::uint64_t seq) noexcept;
 std::optional<KeyRecord> decode(std::string_view body);
 
 void encode_tail_line(const LockState::Waiter&, std::string& out);  // appends
-// Takes the first line off `text`. Nothing: the line is cut, or not as it was written.
+// Removes the first line from `text`. Nothing: the line is cut, or not as it was written.
 std::optional<LockState::Waiter> parse_tail_line(std::string_view& text);
 
 }  // namespace dlock::file

@@ -44,7 +44,7 @@ const std::string& boot_id() {
     const bool good =
         file && ::read(file.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text);
     return new std::string(good ? std::string(text, sizeof text)
-                                // lives to the end of the process: no destructor runs at exit
+                                // it lives to the end of the process, so no destructor runs at exit
                                 : std::string("unknown"));
   }();
   return *id;
@@ -71,10 +71,10 @@ Result<void> fits_under_limit(const std::string& path, std::uint64_t needed) {
               printable(path), needed / 1024, most.rlim_cur / 1024);
 }
 
-// False: absent.
+// False: the file does not exist.
 Result<bool> StateFile::open(Make make) {
   for (int tries = 1;; ++tries) {
-    bool vanished = false;  // the file, and perhaps its directory, was deleted between two steps
+    bool vanished = false;  // the file, perhaps with its directory, was deleted between two steps
     auto opened = open_once(make, vanished);
     if (opened || !vanished || tries == 10) return opened;
   }
@@ -82,8 +82,8 @@ Result<bool> StateFile::open(Make make) {
 
 Result<bool> StateFile::open_once(Make make, bool& vanished) {
   close();
-  // Every other change is written behind 1 MiB. With a lower limit a grant could be written, but
-  // not its release.
+  // Every other change is written at 1 MiB. With a lower limit a grant could be written, but not
+  // its release.
   if (make == Make::all) TRY_VOID(fits_under_limit(path_, slot_size + reserved));
   TRY(opened, where_.open_key(name_, make == Make::all));
   if (!opened.dir) return false;
@@ -106,7 +106,7 @@ Result<bool> StateFile::open_once(Make make, bool& vanished) {
   }
   if (!file && errno == EACCES && make != Make::nothing && !opened.access.group &&
       ::fchmodat(opened.dir.get(), "state", 0600, AT_SYMLINK_NOFOLLOW) == 0)
-    file = try_open(0);  // it was made under a umask that forbids even its owner
+    file = try_open(0);  // it was made under a umask that denies the rights even to its owner
   if (!file && errno == ELOOP)
     return fail(Errc::denied, "{}: is a symbolic link, which dlock does not follow",
                 printable(path_));
@@ -131,7 +131,7 @@ Result<bool> StateFile::open_once(Make make, bool& vanished) {
   return true;
 }
 
-// Whether the path leads to the open file: a lock on a deleted or replaced file excludes nobody.
+// Returns if the path leads to the open file: a lock on a deleted or replaced file excludes nobody.
 Result<bool> StateFile::in_place() const {
   auto dir = where_.leads_to(name_, dir_stat_);
   if (!dir || !*dir) return dir;
@@ -151,7 +151,7 @@ StateFile::Slot StateFile::read_slot(int slot) {
   return {parse_header(text.substr(0, header_size)), text};
 }
 
-// Reads into body_. False: torn, or being written at this moment.
+// Reads into body_. False: the slot is torn, or a process is writing it.
 bool StateFile::read_body(int slot, const Slot& s) {
   const std::size_t length = s.header.length;
   if (length > static_cast<std::size_t>(slot_size) - header_size) return false;
@@ -168,7 +168,7 @@ bool StateFile::read_body(int slot, const Slot& s) {
   return checksum(body_, s.header.seq) == s.header.checksum;
 }
 
-// The newest valid slot. `torn`: there are data, but no slot is valid.
+// Returns the newest valid slot. `torn`: there are data, but no slot is valid.
 Result<StateFile::Loaded> StateFile::newest(bool& torn) {
   const Slot slots[2] = {read_slot(0), read_slot(1)};
   const auto kind = [&](int i) { return slots[i].header.kind; };
@@ -195,14 +195,14 @@ Result<StateFile::Loaded> StateFile::newest(bool& torn) {
   loaded_.clear();
   next_ticket_ = 1;
   seq_ = 0;
-  // The very first transition was cut off, so it never happened.
+  // If the very first transition was cut off, it never happened.
   const bool first_cut = kind(0) == Header::Kind::empty &&
                          (kind(1) == Header::Kind::empty || slots[1].header.seq == 1);
   torn = !first_cut;
   return Loaded{{}, true};
 }
 
-// The record in body_.
+// Returns the record in body_.
 std::optional<KeyRecord> StateFile::decoded() {
   auto record = decode(body_);
   loaded_.clear();
@@ -211,8 +211,8 @@ std::optional<KeyRecord> StateFile::decoded() {
   return record;
 }
 
-// Content that is not as it was written is an error, unless it comes from a crash of the machine. A
-// slot that names this boot was written during it, however the wall clock has been set since.
+// Damaged content is an error, unless a crash of the machine has caused it. A slot that names this
+// boot was written during it, however the wall clock has been set since.
 Result<void> StateFile::tolerate_damage() const {
   struct stat st {};
   if (::fstat(file_.get(), &st)) return fail_errno("read", path_, errno);
@@ -258,11 +258,11 @@ Result<std::optional<KeyRecord>> StateFile::peek(Depth depth) {
     if (loaded.fresh && !torn) return std::nullopt;
     if (!torn && (depth == Depth::holders || read_tail(loaded.record, tail_size, true)))
       return std::move(loaded.record);
-    // Both slots, or lines of the tail, can change only if there are two writes during one read.
+    // During one read both slots, or lines of the tail, can change only by two writes.
     const timespec nap{0, 100'000};
     ::nanosleep(&nap, nullptr);
   }
-  TRY(loaded, load());  // load() usually reports what is damaged
+  TRY(loaded, load());  // load() usually reports the damage
   if (loaded.fresh) return std::nullopt;
   if (depth == Depth::waiters) TRY_VOID(load_tail(loaded.record));
   return std::move(loaded.record);
@@ -292,13 +292,13 @@ std::uint64_t StateFile::newest_change() const noexcept { return newest_header()
 Result<void> StateFile::reserve(const KeyRecord& record, bool tail) const {
   const std::size_t most = std::min<std::size_t>(most_in_slot(record, limits_, tail),
                                                  static_cast<std::size_t>(slot_size));
-  if (seq_ != 0 && most <= reserved) return {};  // the first transition reserved it
+  if (seq_ != 0 && most <= reserved) return {};  // the first transition reserved the space
   const auto size = static_cast<off_t>(std::max(most, reserved));
   for (const std::uint64_t slot : {0u, 1u})
     if (::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, offset(slot), size) &&
         (errno == ENOSPC || errno == EDQUOT))
       return fail_errno("write", path_, errno);
-  return {};  // a filesystem that cannot reserve space is no reason to refuse
+  return {};  // the filesystem cannot reserve space, which is no reason to refuse
 }
 
 Result<void> StateFile::commit(const KeyRecord& record) {
@@ -318,7 +318,7 @@ Result<void> StateFile::commit(const KeyRecord& record) {
   TRY_VOID(write_tail(next));
   const ssize_t n = pwrite_all(file_.get(), buffer_, offset(seq_ + 1));
   if (n < 0) return fail_errno("write", path_, errno);
-  // a torn slot that is not in force
+  // the slot is torn, but it is not in force
   if (static_cast<std::size_t>(n) != buffer_.size()) return fail_errno("write", path_, ENOSPC);
   ++seq_;
   body_.assign(body);

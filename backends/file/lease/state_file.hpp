@@ -3,9 +3,10 @@
 // flock(2).
 //
 // A transition is one pwrite of the slot that is not in force. The newest slot with a valid
-// checksum is in force. So a process killed at any moment leaves the state before or after its
-// transition, never between. There is no fsync: after a power cut the state may be older, and the
-// wall clock keeps the tokens rising. The tail of a long queue (tail.hpp) comes after the slots.
+// checksum is in force. So a process that is killed at any moment leaves the state before or after
+// its transition, and nothing in between. There is no fsync: after a power cut the state may be
+// older, and the wall clock keeps the tokens rising. The tail of a long queue (tail.hpp) comes
+// after the slots.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -18,12 +19,12 @@
 
 namespace dlock::file {
 
-// The most patience of a single try (-n).
+// The longest patience of a single try (-n).
 inline constexpr Duration one_try{1'000'000};
 // If the state was locked for this long, messages name the process that locks it.
 inline constexpr Duration named_after{200'000};
 
-// what lock() may create: nothing; the file in a directory that exists; both
+// what lock() may create: nothing, the file in an existing directory, or both
 enum class Make { nothing, state, all };
 
 // The slots are at 0 and 1 MiB, and the tail follows them. The file is sparse: unused space costs
@@ -35,7 +36,7 @@ inline constexpr off_t tail_at = 2 * slot_size;
 ssize_t pread_all(int fd, char* to, std::size_t size, off_t at) noexcept;
 ssize_t pwrite_all(int fd, std::string_view text, off_t at) noexcept;
 
-// Whether a file may grow to this size (ulimit -f).
+// Checks whether a file may grow to this size (ulimit -f).
 Result<void> fits_under_limit(const std::string& path, std::uint64_t needed);
 
 class StateFile {
@@ -51,16 +52,16 @@ class StateFile {
   StateFile& operator=(const StateFile&) = delete;
 
   enum class Locking { locked, absent, interrupted };
-  // Takes the lock within `patience`; then Errc::unavailable, because the lock's owner is frozen.
-  // Locked: the path leads to the locked file. `interrupt_fd`: readable ends the wait; -1: none.
+  // Takes the lock within `patience`. Errc::unavailable: its owner is frozen for longer. Locked:
+  // the path leads to the locked file. A readable `interrupt_fd` ends the wait; -1: none.
   Result<Locking> lock(Make, Duration patience, int interrupt_fd);
-  // Says, for people, why the lock was not taken. `since`: " for 5000 ms" or empty. `name`: name
+  // Returns, for people, why the lock was not taken. `since`: " for 5000 ms" or empty. `name`: name
   // the process, from the kernel's list of locks.
   std::string locked_by_another(std::string_view since, bool name) const;
   void unlock() noexcept;
 
-  // The record in force. fresh: there is none yet, or it was deleted. Errc::protocol: it cannot be
-  // read safely. Only while locked.
+  // The record in force. fresh: there is no record yet, or it was deleted. Errc::protocol: it
+  // cannot be read safely. Call it only while locked.
   struct Loaded {
     KeyRecord record;
     bool fresh = false;
@@ -68,38 +69,38 @@ class StateFile {
   Result<Loaded> load();
   // Adds the waiters of the tail to those of the slot. It may be called again.
   Result<void> load_tail(KeyRecord&);
-  // Returns the ticket of the tail's last waiter if a new waiter may join as record.joins, after a
-  // tail that is not loaded, because it must wait for one of the first waiters. Nothing: call
-  // load_tail() first.
+  // Returns the ticket of the tail's last waiter, if a new waiter may join as record.joins after a
+  // tail that is not loaded. It may, because it must wait for one of the first waiters. Nothing:
+  // call load_tail() first.
   std::optional<std::uint64_t> last_in_tail(const KeyRecord&, Micros now) const;
-  // Does LockState::invite() for as many waiters of the tail, and then record.joins, as it
-  // concerns. Afterwards at least the first waiter is known.
+  // Does LockState::invite() for as many waiters of the tail as necessary, and then for
+  // record.joins. Afterwards at least the first waiter is known.
   Result<std::vector<std::uint64_t>> invite(KeyRecord&, Micros now, Micros claim);
   // Reads the record of the last load() again.
   Result<Loaded> reload();
 
-  // Replaces the record; writes nothing if nothing has changed. Only while locked and loaded.
-  // Waiters may have been added to the state only if all are loaded.
+  // Replaces the record. It writes nothing if nothing has changed. Call it only while locked and
+  // loaded. If waiters were added to the state, all waiters must be loaded.
   Result<void> commit(const KeyRecord&);
-  // False: the file was deleted, replaced or renamed meanwhile, and the commit does not count.
-  // Costs one system call.
+  // Returns whether the file is still in its place. If it was deleted, replaced or renamed, the
+  // commit does not count. Costs one system call.
   bool still_linked() const noexcept;
 
-  // Reads the record in force without the lock. nullopt: it is absent or still empty. Creates
+  // Reads the record in force without the lock. nullopt: it is absent or still empty. It creates
   // nothing.
   enum class Depth { holders, waiters };
   Result<std::optional<KeyRecord>> peek(Depth);
-  // Looks without the lock: an invited waiter has let its time pass, or the file is no longer in
-  // its place. It may return true too often, and be wrong with false only for a short time.
+  // Checks without the lock whether an invited waiter has let its time pass, or the file is no
+  // longer in its place. It may return true too often. A wrong false lasts only for a short time.
   bool needs_check(Micros now) const noexcept;
-  // The number of the newest change, read without the lock; 0: unknown.
+  // Returns the number of the newest change, read without the lock; 0: unknown.
   std::uint64_t newest_change() const noexcept;
 
-  // Valid until the next call that may open something. dir is -1 before the first.
+  // Valid until the next call that may open something. dir is -1 before the first open.
   LifelineDir place() const noexcept {
     return {dir_.get(), epoch_, access_, dir_path_, device_, file_ ? inode_ : 0};
   }
-  // Opens the directory, whatever is in it. None: it does not exist.
+  // Opens the directory, whatever is in it. Nothing: it does not exist.
   Result<Opened> open_dir() const { return where_.open_key(name_, false); }
   const std::string& path() const noexcept { return path_; }
   const std::string& dir_path() const noexcept { return dir_path_; }
@@ -142,8 +143,8 @@ class StateFile {
   std::vector<TailLine> loaded_;         // of load_tail
 };
 
-// Whether a file was last changed after this machine started. Older damage comes from a crash of
-// the machine, which no holder has survived.
+// Returns whether a file was last changed after this machine started. Older damage comes from a
+// crash of the machine, which no holder has survived.
 bool changed_in_this_boot(const timespec& changed, Micros wall_now, Micros boottime_now) noexcept;
 
 Micros boottime_us() noexcept;

@@ -15,8 +15,8 @@
 namespace dlock::file {
 namespace {
 
-// Locks a byte behind both slots as part of an open file, and so independently of flock(2). The
-// turn ends with that file, however the process ends.
+// Locks a byte behind both slots as part of an open file, so independently of flock(2). The turn
+// ends with that file, however the process ends.
 bool set_turn(int fd, short type) noexcept {
   struct flock turn {};
   turn.l_type = type;
@@ -26,7 +26,7 @@ bool set_turn(int fd, short type) noexcept {
   return ::fcntl(fd, F_OFD_SETLK, &turn) == 0;
 }
 
-// The naps of a process that waits for the lock of one file.
+// Chooses the naps of a process that waits for the lock of one file.
 class Naps {
  public:
   explicit Naps(Duration patience) : patience_(patience) {}
@@ -57,16 +57,16 @@ class Naps {
 
 }  // namespace
 
-// Tries, with naps in between: flock(2) has no time limit, and a process that is stopped inside the
+// Tries, with naps in between. flock(2) has no time limit, and a process that is stopped inside the
 // critical section (some 20 us) must not stop us. The critical section is short, so few processes
 // ever nap.
 //
 // Hundreds of processes that try every millisecond take the processors away from the lock's owner
 // whenever it is about to continue, and then none makes progress. So naps grow with the wait, which
 // shows how many processes there are. Whatever their number, they try about four times as often as
-// the lock becomes free. But then a new contender would always be first. So one of the contenders,
-// which has the turn, tries often, and gets the next moment in which the lock is free. Which one
-// has the turn is random, since all naps are partly random. No nap is so long that only few tries
+// the lock becomes free. But then a new contender would always be first. So one of the contenders
+// has the turn: it tries often, and gets the next moment in which the lock is free. Which contender
+// has the turn is random, because all naps are partly random. No nap is so long that only few tries
 // would be left.
 //
 // Interleaving 2: the process with the turn is stopped. The others lock when they wake up and find
@@ -112,8 +112,7 @@ std::string StateFile::locked_by_another(std::string_view since, bool name) cons
       printable(dir_path_), since, pid ? fmt::format("process {}", *pid) : "another process");
 }
 
-// Unlock explicitly: a forked child may share the open file, and close alone would leave the lock
-// with it.
+// Unlock explicitly: a forked child may share the open file, and a close alone would not unlock it.
 void StateFile::unlock() noexcept {
   if (locked_) ::flock(file_.get(), LOCK_UN);
   locked_ = false;

@@ -7,8 +7,9 @@
 
 namespace dlock::file {
 
-// Adds waiters of the tail to the record: `all` of them, remembered as lines that stay, or the
-// first ones, which will become lines of the slot. False: they are not as they were written.
+// Adds waiters of the tail to the record: with `all`, each of them, and the lines stay; otherwise
+// the first ones, which will become lines of the slot. False: the lines are not as they were
+// written.
 bool StateFile::read_tail(KeyRecord& r, std::size_t most_bytes, bool all) {
   Tail& tail = r.tail;
   if (tail.empty() || !loaded_.empty()) return true;
@@ -85,7 +86,7 @@ std::optional<std::uint64_t> StateFile::last_in_tail(const KeyRecord& r, Micros 
     const std::size_t begin = rest.rfind('\n', rest.size() - 2) + 1;  // 0: there is none
     std::string_view line = rest.substr(begin);
     const auto w = parse_tail_line(line);
-    if (!w) break;  // the text begins within it
+    if (!w) break;  // the text begins inside a line
     if (!std::binary_search(tail.gone.begin(), tail.gone.end(), w->ticket)) return w->ticket;
     rest = rest.substr(0, begin);
   }
@@ -110,7 +111,7 @@ Result<void> StateFile::load_tail(KeyRecord& r) {
   return {};
 }
 
-// A file with a size limit may have to do without a tail, as long as it has none.
+// A file with a size limit may do without a tail, as long as it has none.
 Written StateFile::planned(const KeyRecord& record, bool joined) const {
   Written next = plan(record, tail_, loaded_, limits_, joined);
   if (next.lines.empty() || !tail_.empty() || fits_under_limit(path_, tail_at + next.tail.end))
@@ -120,7 +121,7 @@ Written StateFile::planned(const KeyRecord& record, bool joined) const {
   return plan(record, tail_, loaded_, all, joined);
 }
 
-// Call it before the slot that counts the tail is written.
+// Call it before writing the slot that counts the tail.
 Result<void> StateFile::write_tail(const Written& next) const {
   if (next.lines.empty()) return {};
   TRY_VOID(fits_under_limit(path_, tail_at + next.tail.end));
