@@ -32,7 +32,7 @@ class Examination {
   Findings found;
 
  private:
-  // An error reply is a result here: a missing right is a finding.
+  // Returns an error reply as a result, because a missing right is a finding.
   Result<Reply> request(std::vector<std::string> args, const Script* script = nullptr,
                         std::vector<std::string> keys = {}) {
     const Manner manner{.by_text = script != nullptr};
@@ -44,7 +44,7 @@ class Examination {
       return fail(Errc::unavailable, "examine {}: no answer in time", line_.at().text());
     return reply;
   }
-  std::string config(const char* name) {  // empty: the right is missing
+  std::string config(const char* name) {  // empty if the right is missing
     const auto reply = request({"CONFIG", "GET", name});
     return reply ? std::string{reply->text_at(1)} : "";
   }
@@ -124,7 +124,7 @@ class Examination {
         "stops granting");
   }
 
-  // The fastest of five tries is the most exact.
+  // Of five tries the fastest is the most exact.
   Result<void> clock() {
     Micros offset = 0, round_trip = never;
     for (int i = 0; i < 5; ++i) {

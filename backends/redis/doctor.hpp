@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Can this server keep locks safely? Examines the facts that decide whether a lock can be lost,
-// ended early or refused, and gives advice.
+// Checks whether this server can keep locks safely. It examines the facts that decide whether a
+// lock can be lost, ended early or refused, and gives advice.
 #pragma once
 #include "common/examination.hpp"
 #include "redis/wire/client.hpp"
@@ -16,8 +16,8 @@ struct Needs {
   bool failover = true;       // its replicas may become the master
 };
 
-// Examines one server, with an unused key `probe`. `of` is appended to the name of each finding.
-// Errc: the server cannot be reached.
+// Examines one server, with an unused key `probe`. `of` is appended to the name of each finding. An
+// Error: the server cannot be reached.
 Result<void> examine(Client&, const Endpoint&, const Needs&, const std::string& probe,
                      const std::string& of, Findings&);
 

@@ -6,7 +6,7 @@
 namespace dlock::redis {
 namespace {
 
-// The number in a script's reply, alone or before other things.
+// Returns the number in a script's reply, which is the reply itself or its first element.
 std::optional<std::int64_t> number_in(const TimedReply& answer) {
   const Reply& r = answer.reply;
   return r.is(Reply::Type::integer) ? std::optional{r.integer} : r.number_at(0);

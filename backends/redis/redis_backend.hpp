@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recipes of this store share.
+// What the recipes of Redis share.
 #pragma once
 #include "common/unanswered_releases.hpp"
 #include "redis/wire/client.hpp"
@@ -22,23 +22,23 @@ class RedisBackend : public Backend {
 
   Client& client() noexcept { return *client_; }
   std::uint64_t wakeups = 0;
-  bool has_granted = false;  // as a lease: the rule of within_grace never ends a lease that is held
+  bool has_granted = false;  // whether it granted: within_grace() must never end a held lease
 
-  // Undoes a waiter's grant that too few replicas have. Its release stays `owed` until it is
-  // answered. The release may arrive late, so the request gets another owner, and nothing is
-  // acquired under the old one any more. The returned error is that of acquiring.
+  // Undoes a waiter's grant that too few replicas have. Its release stays `owed` until a reply
+  // comes. The release may arrive late, so the request gets another owner, and nothing more is
+  // acquired under the old owner. Returns the error of the acquire.
   Error undo(const Lease&, std::int64_t copies, Request&, std::optional<Lease>& owed);
   // Repeats the release that is owed. Errc::unavailable: it is still owed.
   Result<void> settle(std::optional<Lease>& owed);
 
  protected:
   const Options& options() const noexcept { return client_->options(); }
-  // The result of a release, from the number of grants that it removed.
+  // Returns the result of a release, from the number of grants that it removed.
   Result<Released> released(const Lease&, const Result<TimedReply>&);
   Result<Released> force_released(const TimedReply&) const;
   // Returns Released::was_not_held; Errc::unavailable if the server may have lost the holder.
   Result<Released> none_found(std::string_view what, const TimedReply&) const;
-  // Fails unless as many replicas confirm it as ?replicas= demands.
+  // Fails unless as many replicas confirm the change as ?replicas= demands.
   Result<void> confirmed(std::string_view what, const TimedReply&, Errc otherwise) const;
   Result<void> remove(const std::string& slot, const std::string& lock, const std::string& other);
 

@@ -7,8 +7,8 @@
 
 namespace dlock::redlock {
 
-// A majority of masters decides. A master that is named twice would vote twice, and half of an even
-// number decides nothing.
+// A majority of masters decides. A master that is named twice would vote twice. An even number of
+// masters is no better than one master less.
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
   TRY(parsed, redis::parse_options(url, traits, settings, Options::Topology::independent));
   Options made{std::move(parsed)};

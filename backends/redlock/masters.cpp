@@ -11,10 +11,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration first_pause = 20ms, longest_pause = 1s;  // between tries to connect
+constexpr Duration first_pause = 20ms, longest_pause = 1s;  // the pause between tries to connect
 constexpr std::size_t most_owed = 64;
 
-// How long to wait for stragglers: three times as long as the majority needed, within bounds.
+// How long to wait for slow masters: three times as long as the majority needed, within bounds.
 Duration slower_than(Duration elapsed, Duration most) {
   return std::min(most, std::max<Duration>(elapsed * 3, 2ms));
 }
@@ -94,7 +94,7 @@ void Node::receive(Reply answer, std::vector<Response>& out) {
 
 void Node::closed(std::vector<Response>& out) {
   why_ = line_.why_there();
-  // The files no longer have what this master refused: the next try may succeed.
+  // This master refused what the files no longer contain, so the next try may succeed.
   if (why_.code == Errc::denied && shared_.credentials.newer_than(line_.credentials())) {
     why_.code = Errc::unavailable;
     pause_ = {};
@@ -175,7 +175,7 @@ Error Masters::too_few() const {
 
 Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   const Deadline began = Clock::now();
-  receive(began, {}, false);  // take what has arrived meanwhile
+  receive(began, {}, false);  // take the replies that have arrived meanwhile
   for (bool waited = false;; waited = true) {
     for (Node& n : nodes_) n.connect();
     if (refused()) break;
@@ -188,7 +188,7 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
       if (n.pending())
         until = std::max(until, enough ? std::min(by, later(n.pending_since(), slow)) : by);
     if (insist && ready() < majority()) {
-      until = by;  // and look at the masters that wait for their next try
+      until = by;  // then connect to masters that wait for their next try
       for (const Node& n : nodes_)
         if (!n.ready() && !n.pending()) until = std::min(until, n.again());
     }
@@ -250,8 +250,8 @@ Votes Masters::call(const Calls& make, Deadline by,
       v.elapsed = since(v.sent_at);
       v.wall_received = wall_micros();
     } else if (h.unknown_script && !v.again && nodes_[i].ready() && nodes_[i].idle()) {
-      // No request followed this one on its connection, so a late execution may take the place of
-      // the next. Not ready: the connection ended after that reply.
+      // No request followed this one on its connection, so a late execution could take the place of
+      // the next one. Not ready: the connection ended after that reply.
       nodes_[i].send(*calls[i], number);
       v.again = true;
     } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All masters of one URL, polled together. For a single thread.
+// All masters of one URL, polled together. Only one thread uses them.
 #pragma once
 #include <deque>
 #include <functional>
@@ -8,15 +8,15 @@
 
 namespace dlock::redlock {
 
-// A request to one master. Scripts return its number first, so the reply to another request is
-// never mistaken for its own.
+// A request to one master. Scripts return the number of the request first, so the reply to another
+// request is never mistaken for its own.
 struct Call {
   const redis::Script* script = nullptr;  // none: a plain command, whose reply has no number
   std::vector<std::string> keys;
-  std::vector<std::string> args;  // follow the number; of a plain command, the whole command
-  // it releases something: send it again on the next connection if this one breaks
+  std::vector<std::string> args;  // after the number; for a plain command, all of it
+  // A release: if this connection breaks, send it again on the next one.
   bool must_arrive = false;
-  Deadline pointless = no_deadline;  // must_arrive: it is not needed after that
+  Deadline pointless = no_deadline;  // must_arrive: after that time the release is not needed
 };
 
 struct Response {
@@ -25,7 +25,7 @@ struct Response {
   bool unknown_script = false;
 };
 
-// One master: a connection that is dialled again when it has closed, and the requests that must
+// One master: a connection that is dialled again after it has closed, and the requests that must
 // arrive there. Nothing here waits: Masters polls all nodes together.
 class Node {
  public:
@@ -34,7 +34,7 @@ class Node {
 
   const Endpoint& at() const noexcept { return line_.at(); }
   bool ready() const noexcept { return line_.ready(); }
-  // Connecting or greeting: it is not known yet whether the master is usable.
+  // Connecting or greeting: nobody knows yet whether the master is usable.
   bool pending() const noexcept { return line_.pending(); }
   Deadline pending_since() const noexcept { return began_; }
   const redis::ServerFacts& facts() const noexcept { return line_.facts(); }
@@ -50,12 +50,12 @@ class Node {
   // Begins to connect, unless it is connected or the last failure is too recent.
   void connect();
   // Sends the request. Its reply has this number, if the connection lives. Call it only when ready.
-  // A script goes as text the first time on each connection: a reply that says it is missing would
-  // come after other requests, perhaps when the caller has left.
+  // The first time on each connection, a script is sent as text. Otherwise the reply that the
+  // script is missing would come after other requests, perhaps when the caller has ended.
   void send(const Call&, std::uint64_t number);
   // Sends the request now, or as soon as there is a connection.
   void send_or_owe(Call, std::uint64_t number);
-  // Reads what has arrived. Never waits.
+  // Reads what has arrived, and never waits.
   void advance(std::vector<Response>& out);
 
  private:
@@ -86,7 +86,7 @@ struct Vote {
   enum class State { not_sent, under_way, failed, answered } state = State::not_sent;
   Reply reply;  // valid if answered
   Error why{Errc::unavailable, ""};
-  bool again = false;  // sent a second time, because the script was missing there
+  bool again = false;  // sent again, because the script was missing there
   Deadline sent_at{};
   Duration elapsed{};            // until its reply
   std::int64_t wall_received{};  // this host's clock when the reply came
@@ -95,7 +95,7 @@ struct Vote {
   bool answered() const noexcept { return state == State::answered; }
   bool open() const noexcept { return state == State::under_way; }
   bool failed() const noexcept { return state == State::failed; }
-  // Whether the reply begins with this word, after number and clock.
+  // Returns whether the reply begins with this word, after number and clock.
   bool says(std::string_view verdict) const noexcept {
     return answered() && reply.text_at(2) == verdict;
   }
@@ -103,12 +103,12 @@ struct Vote {
 };
 using Votes = std::vector<Vote>;
 
-// The request for each master; none: it gets no request.
+// Returns the request for each master; nothing: that master gets no request.
 using Calls = std::function<std::optional<Call>(std::size_t)>;
 Calls same(Call, std::function<bool(std::size_t)> whom = {});  // without `whom`: for all
 
 // How long to wait for masters that are slower than the decision needs: three times as long as the
-// decision took, and not longer than `most`.
+// decision took, but not longer than `most`.
 struct Stragglers {
   Duration most{};  // 0: not at all
   // or longer: three times the master's last response time, unless a reply is outstanding
@@ -122,31 +122,32 @@ class Masters {
 
   std::size_t size() const noexcept { return nodes_.size(); }
   std::size_t majority() const noexcept { return nodes_.size() / 2 + 1; }
-  // Whether all but n masters are a majority.
+  // Returns whether all but n masters are a majority.
   bool majority_without(std::size_t n) const noexcept { return n <= size() - majority(); }
   const Node& operator[](std::size_t i) const noexcept { return nodes_[i]; }
   std::vector<Node>& nodes() noexcept { return nodes_; }
 
-  // Connects. Returns when every master is ready or has failed; when a majority is ready and the
+  // Connects. It returns when every master is ready or has failed; when a majority is ready and the
   // others have had three times as long, at most `patience`; at `by`; or when interrupted.
-  // `insist`: without a majority, failed masters are tried again; it is an error if too many of
-  // them refuse the login. Errc::usage: two of the masters are the same server.
+  // `insist`: without a majority, try failed masters again; it is an error if too many of them
+  // refuse the login. Errc::usage: two of the masters are the same server.
   Result<void> gather(Deadline by, Duration patience, bool insist);
-  // ready(): the number of ready masters. voting(): those of them that can have lost no vote.
+  // Count ready masters. voting() counts only those that can have lost no vote.
   std::size_t ready() const noexcept;
   std::size_t voting() const noexcept;
   bool votes(std::size_t i) const noexcept;
   // how long until a majority may vote again after restarts
   Duration grace_left() const noexcept;
-  // Why there is no majority. Only refused logins make it final: other masters may come back.
+  // Returns why there is no majority: final only after refused logins, because masters may come
+  // back.
   Error too_few() const;
 
-  // Sends each ready master its request. Returns when all have answered; when the decision is made
-  // and the stragglers have had their time; or at `by`.
+  // Sends each ready master its request. It returns when all have replied; when the decision is
+  // made and the slow masters have had their time; or at `by`.
   Votes call(const Calls&, Deadline by, const std::function<bool(const Votes&)>& decided,
              Stragglers = {});
   void send(const Calls&);  // sends without waiting, and drops the replies
-  // Reads until something has arrived or `by` has passed. False: interrupted.
+  // Reads until something has arrived or `by` has passed. False: it was interrupted.
   bool receive(Deadline by, const std::function<void(std::size_t, const Response&)>& each,
                bool interruptible);
   void pause(Deadline until);  // waits, and drops what arrives
@@ -166,8 +167,8 @@ class Masters {
 };
 
 std::size_t count(const Votes&, const std::function<bool(const Vote&)>&);
-// The error if too many masters give an answer that a retry does not change (missing rights, the
-// record of a newer dlock). nullopt: the others can still be a majority.
+// Returns the error if too many masters give an answer that a retry does not change (missing
+// rights, the record of a newer dlock). nullopt: the others can still be a majority.
 std::optional<Error> hopeless(const Votes&, std::size_t majority);
 
 }  // namespace dlock::redlock

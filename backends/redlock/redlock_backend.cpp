@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Stragglers a_little{10ms};
-constexpr Micros retake_within = 200'000;  // by the master's clock, after its answer
+constexpr Micros retake_within = 200'000;  // by the master's clock, after its reply
 
 bool kept(const Vote& v) { return v.says("kept"); }
 bool other_list(const Vote& v) { return v.says("list"); }
@@ -47,7 +47,7 @@ void RedlockBackend::gave(Duration ttl) {
   watch();
 }
 
-// A lease longer than any that was granted is judged like a new lease.
+// A lease that is longer than any lease granted so far must pass the checks of a new lease.
 Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
   if (ttl > gave_) TRY_VOID(redis::within_grace({ttl}, options_.restart_grace));
   auto renewal = extend(lease, ttl, "");
@@ -55,7 +55,7 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
   return renewal;
 }
 
-// What remains of --min-hold; a restart may lose it.
+// This leaves what remains of --min-hold. A restart may lose it.
 Result<Renewal> RedlockBackend::detach(const Lease& lease, Duration ttl,
                                        std::optional<RunEnd> end) {
   return extend(lease, ttl, end ? end->text() : "");
@@ -93,15 +93,15 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
               count(votes, kept), m.size(), why);
 }
 
-// A majority has the lease now, so no other owner can have it. Masters without it are asked for
-// their votes again, and count from the next renewal on.
+// A majority has the lease now, so no other owner can have it. Masters without the lease are asked
+// for their votes again, and count from the next renewal on.
 Result<Renewal> RedlockBackend::renewed(const Lease& lease, Duration ttl, const VoteRound& round,
                                         const Names& at) {
   const Votes& votes = round.votes;
   Lease longer{lease.key, lease.owner};
   longer.deadline = lease_end(round.sent, ttl);
   std::string since = "0", meta;
-  bool revoked = false;  // a majority has the mark, so one of these masters has it
+  bool revoked = false;  // a majority has the mark, so at least one of these masters has it
   for (const Vote& v : votes) {
     if (!kept(v)) continue;
     revoked |= is_revoked(v.reply.text_at(5));
@@ -152,7 +152,7 @@ void RedlockBackend::undo(const Names& names, const std::string& vote, Duration 
 }
 
 // A holder renews, and so checks the votes, when a connection breaks and when a slow master is
-// ready. A late reply is no reason to renew: renewals would cause more late replies.
+// ready. It does not renew because of a late reply: renewals would cause more late replies.
 Health RedlockBackend::health() {
   if (!outage_) {
     outage_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
@@ -166,7 +166,7 @@ void RedlockBackend::watch() {
   for (Node& n : masters_.nodes()) {
     const int fd = n.line().poll_fd();
     if (fd < 0) continue;
-    epoll_event e{};  // epoll's bits equal poll(2)'s
+    epoll_event e{};  // the bits of epoll equal those of poll(2)
     e.events = n.ready() ? EPOLLRDHUP : static_cast<std::uint32_t>(n.line().poll_events());
     if (::epoll_ctl(outage_.get(), EPOLL_CTL_MOD, fd, &e) != 0)
       ::epoll_ctl(outage_.get(), EPOLL_CTL_ADD, fd, &e);
@@ -183,7 +183,7 @@ Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEn
       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
   const auto no = [](const Vote& v) { return v.answered() && !v.says_yes(); };
   const auto enough = [&](const Votes& v) { return count(v, &Vote::answered) >= m.majority(); };
-  // Another grant may have a majority among the masters that have not answered.
+  // Another grant may have a majority among the masters that have not replied.
   const auto decided = [&](const Votes& v) {
     return enough(v) && (count(v, &Vote::says_yes) >= m.majority() ||
                          !m.majority_without(count(v, no)) || count(v, &Vote::open) == 0);
@@ -196,7 +196,7 @@ Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEn
     unanswered_.add(lease);
     return fail(too_few_answered("release", count(votes, &Vote::answered)));
   }
-  // A majority had it. Or it may have had one, if masters are silent and its time was not over.
+  // A majority had the grant, or may have had it: masters are silent, and its time was not over.
   const std::size_t yes = count(votes, &Vote::says_yes),
                     silent = m.size() - count(votes, &Vote::answered);
   const bool in_force = round.sent < lease.deadline;
@@ -204,14 +204,14 @@ Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEn
   return unanswered_.answered(lease, had, round.repeated);
 }
 
-// Removes the value that was read, at each master: a late or repeated request removes no newer
+// Removes the value that was read, at each master. So a late or repeated request removes no newer
 // vote.
 Result<Released> RedlockBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   Masters& m = masters_;
   if (token == FencingToken{0}) return Released::was_not_held;  // token 0 belongs to no grant
   const Names at = names(key);
   TRY(states, read_states(at));
-  std::vector<std::string> owners;  // the owners with that token; not every master stored it
+  std::vector<std::string> owners;  // the owners with that token, which not every master has stored
   for (const auto& s : states)
     if (s && s->ours() && token && s->token == *token) owners.push_back(s->value);
   const auto meant = [&](const std::optional<NodeState>& s) {
@@ -234,7 +234,7 @@ Result<Released> RedlockBackend::force_release(const Key& key, std::optional<Fen
                                                              : Released::was_not_held;
 }
 
-// The request names the owner that was read, so a late or repeated one asks no other holder
+// The request names the owner that was read, so a late or repeated request asks no other holder
 // (redlock.lua).
 Result<Released> RedlockBackend::revoke(const Key& key) {
   Masters& m = masters_;

@@ -64,10 +64,10 @@ constexpr Duration least_validity(Duration ttl) noexcept { return ttl / 4; }
 // One attempt to take the lock.
 struct Attempt {
   std::optional<Lease> lease;
-  std::optional<HolderView> holder;  // set if not taken: the holder with the most votes
+  std::optional<HolderView> holder;  // if not granted: the holder with the most votes
   std::optional<Duration> free_in;   // when time alone may give a majority
   std::string why;
-  // overrides all else: a master has another list, or the list cannot be changed now
+  // Overrides all other results: a master has another list, or the list cannot be changed now.
   std::optional<Error> refused;
   bool foreign = false;     // the holder is another program, which wakes no waiter
   bool unanswered = false;  // masters without a reply could have made the difference
@@ -103,10 +103,10 @@ class RedlockBackend final : public Backend {
   Health health() override;
   Counters counters() const noexcept override { return {requests, wakeups}; }
 
-  // Makes one attempt for `owner`, not for the request's owner. Call masters().gather() before.
-  // Used by the waiter.
+  // Makes one attempt for `owner`, not for the request's owner. Call masters().gather() before. The
+  // waiter uses it.
   Attempt attempt(const Request&, const Owner& owner);
-  // Takes votes back wherever they may be. Repeated until it is answered or the ttl is over.
+  // Takes votes back wherever they may be. Repeated until a reply comes or the ttl is over.
   void undo(const Names&, const std::string& vote, Duration ttl,
             std::function<bool(std::size_t)> whom = {});
   void gave(Duration ttl);  // records a grant with this ttl
@@ -117,8 +117,8 @@ class RedlockBackend final : public Backend {
   Deadline usual_deadline() const noexcept;
 
   std::uint64_t requests = 0, wakeups = 0;
-  // at a waiter's last request, or the last list, too many masters were in their grace period for a
-  // majority
+  // At a waiter's last request, or at the last list, too many masters were in their grace period
+  // for a majority.
   bool in_grace = false;
 
  private:
@@ -135,15 +135,15 @@ class RedlockBackend final : public Backend {
   Result<Renewal> renewed(const Lease&, Duration ttl, const VoteRound&, const Names&);
   Error wrong_list(std::size_t master, std::string_view recorded) const;
   Error too_few_answered(std::string_view what, std::size_t answered) const;
-  // For the request `what`, which found no holder: Errc::unavailable if a majority may have one all
-  // the same.
+  // For the request `what`, which found no holder. Errc::unavailable: a majority may still have
+  // one.
   Result<void> nothing_unread(std::string_view what, const NodeStates&) const;
   void watch();
   Result<NodeStates> read_states(const Names&, Votes* votes = nullptr);
   // `named`: a caller named the key; it was not found at a master
   Result<std::optional<KeyView>> inspect(const Names&, bool named);
-  // As in KeyView. A master that does not answer, or that restarted recently, does not prove that
-  // there is no vote.
+  // Returns KeyView::unknown_reason. A master that does not reply, or that restarted recently, does
+  // not prove that there is no vote.
   std::string unread(const NodeStates&) const;
   Result<std::unique_ptr<redis::Client>> client_of(std::size_t master) const;
 

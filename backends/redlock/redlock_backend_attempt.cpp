@@ -23,7 +23,7 @@ std::string_view known_list(const Vote& v) {
   return {};
 }
 
-// The two phases, the list of masters, and the undo after a failure.
+// One attempt: the two phases, the list of masters, and the undo after a failure.
 class OneAttempt {
  public:
   OneAttempt(RedlockBackend& backend, const Request& request, const Owner& owner)
@@ -63,7 +63,7 @@ class OneAttempt {
                 [this, whom](std::size_t i) { return masters_.votes(i) && (!whom || whom(i)); });
   }
 
-  // If no master that voted knows the key's list, a fresh key looks like a wrong list. So wait for
+  // If no master that voted knows the key's list, a new key looks like a wrong list. So wait for
   // the other masters first.
   void request_votes() {
     const bool change = backend_.options().list_change;
@@ -83,8 +83,8 @@ class OneAttempt {
     leader_ = leader_of(states_, majority_);
   }
 
-  // In a split vote the attempts yield to the greatest owner, which keeps its votes and asks the
-  // other masters again. Each attempt has another owner, so none yields for ever.
+  // In a split vote the attempts yield to the greatest owner. That attempt keeps its votes and asks
+  // the other masters again. Each attempt has another owner, so none yields for ever.
   void insist_if_greatest() {
     const auto smaller = [&](const auto& s) { return !s || (s->ours() && s->value < vote_); };
     const auto greatest = [&] {
@@ -108,8 +108,8 @@ class OneAttempt {
 
   // ---- the list --------------------------------------------------------------------------------
 
-  // To change the list, all masters kept from the old list must vote. They are at least half of it,
-  // so a holder by the old list would have one of them.
+  // To change the list, all masters kept from the old list must vote. They are at least half of the
+  // old list, so a holder by that list would have one of them.
   Result<void> judge_lists() {
     const bool change = backend_.options().list_change;
     bool known = false;
@@ -123,7 +123,7 @@ class OneAttempt {
       TRY_VOID(keep(i, KnownList::parse(there)));
     }
     for (std::size_t i = 0; change && i < masters_.size(); ++i) {
-      // The masters that answer do not know the key, but silent ones may know another list.
+      // The masters that reply do not know the key, but silent masters may know another list.
       if (votes_[i].answered() || !(kept_[i] || (!known && !changes_))) continue;
       return fail(Errc::unavailable,
                   "{}: no vote; list_change=yes needs that of every master that was "
@@ -178,8 +178,8 @@ class OneAttempt {
         [this, whom](std::size_t i) { return may_have_voted(votes_[i]) && whom(i); });
   }
 
-  // First, every kept master stores that the list is changing; only then a master stores the new
-  // one. So clients of both lists never have a majority at the same time, whatever gets lost.
+  // First, every kept master stores that the list is changing. Only then does a master store the
+  // new list. So clients of both lists never have a majority at the same time, whatever gets lost.
   bool change_list(FencingToken token) {
     for (const bool marks : {true, false}) {
       const Votes stored = masters_.call(
@@ -192,8 +192,8 @@ class OneAttempt {
     return true;
   }
 
-  // Nobody waits for the replies: the next renewal, or grant, makes up for a lost copy. If some
-  // masters have stored it, the others will, too.
+  // dlock does not wait for the replies: the next renewal, or grant, makes up for a lost copy. If
+  // some masters have stored the list, the others will, too.
   void send_list(FencingToken token) {
     const auto known = [&](const Vote& v) { return known_list(v) == list_; };
     const bool stored = count(votes_, known) > 0;
@@ -211,7 +211,7 @@ class OneAttempt {
       token = std::max(token, parse_number<FencingToken>(v.reply.text_at(3)).value_or(0));
       before = std::max(before, parse_number<FencingToken>(v.reply.text_at(4)).value_or(0));
     }
-    if (before != 0) token = before;  // the grant that this owner has already
+    if (before != 0) token = before;  // the token of the grant that this owner has already
     const Votes confirmed =
         masters_.call(same({&scripts::confirm, at_.all(), {vote_, std::to_string(token)}},
                            [&](std::size_t i) { return may_have_voted(votes_[i]); }),
@@ -237,10 +237,10 @@ class OneAttempt {
 
   // ---- failure ---------------------------------------------------------------------------------
 
-  // Sends the undo to every master that may have a vote, also to those that did not answer. A
-  // master that answered busy has none of ours.
+  // Sends the undo to every master that may have a vote, also to masters that did not reply. A
+  // master that replied busy has none of our votes.
   void undo() {
-    // a repeated request must not undo a grant in force
+    // A repeated request must not undo a grant in force.
     if (count(votes_, [](const Vote& v) { return granted(v) && v.reply.text_at(4) != "0"; }) > 0 ||
         count(votes_, may_have_voted) == 0)
       return;
@@ -258,7 +258,7 @@ class OneAttempt {
     }
     for (const Vote& v : votes_)
       if (v.failed() && made_.why.empty()) made_.why = v.why.message;
-    // The number of voting masters that must become free.
+    // Returns how many voting masters must become free.
     std::vector<Duration> ends;
     for (const auto& s : states_)
       if (s && s->left) ends.push_back(*s->left);
@@ -281,9 +281,9 @@ class OneAttempt {
   const Deadline sent_ = Clock::now(), phase_1_ends_ = later(sent_, patience_);
   Votes votes_;
   NodeStates states_;
-  // kept from another list that is known somewhere: each of them must vote
+  // masters kept from a known other list; each of them must vote
   std::vector<bool> kept_;
-  bool changes_ = false;  // there is such a list
+  bool changes_ = false;  // whether there is such a list
   Leader leader_;
   Attempt made_;
 };

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration patience = 200ms;  // for masters whose answers matter only for display
+constexpr Duration patience = 200ms;  // for masters whose replies matter only for display
 
 std::string ends(const NodeState& s) {
   return s.left ? "ends in " + format_duration(*s.left) : "no expiry";
@@ -44,7 +44,7 @@ std::string state_at(const Node& n, const std::optional<NodeState>& s, const Vot
                      static_cast<double>(offset) / 1e6);
 }
 
-// The first address, to find masters on one host.
+// Returns the first address, to find masters on one host.
 std::string address_of(const Endpoint& at) {
   const auto found = look_up(at.host, at.port, later(Clock::now(), patience));
   return found ? found->front().text() : at.host;
@@ -106,7 +106,7 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool nam
   }
   const Leader leader = leader_of(states, m.majority());
   v.unknown_reason = unread(states);
-  // a majority's grant, which the others may have lost
+  // A majority may have had a grant that these masters have lost.
   if (!v.unknown_reason.empty()) v.fence = 0;
   if (!known) return named && !v.unknown_reason.empty() ? std::optional{v} : std::nullopt;
 
@@ -169,7 +169,7 @@ Result<std::vector<std::string>> RedlockBackend::names() {
   return all;
 }
 
-// At every master, not just a majority: a master left out would keep its numbers.
+// This needs every master, because a master that is left out would keep its numbers.
 Result<void> RedlockBackend::erase(const Key& key) {
   const Names at = names(key);
   const redis::Command remove{

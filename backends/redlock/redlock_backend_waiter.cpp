@@ -11,18 +11,18 @@ using namespace std::chrono_literals;
 
 constexpr unsigned most_unanswered = 3;  // tries in one poll without a known outcome
 // Limits the pause after such tries in a row to 6.4 s at the default ttl. If too many waiters ask
-// at once, the masters never answer in time as long as all of them ask again at the same rate.
+// at once, the masters cannot reply in time while all of them ask again at the same rate.
 constexpr unsigned most_doublings = 5;
-constexpr Duration check_anyway = 2s;  // the holder is a dlock, which wakes us
+constexpr Duration check_anyway = 2s;  // for a dlock as holder, which wakes us
 constexpr Duration together = 5ms;     // time within which the wake-ups of a majority arrive
 constexpr auto go_on = std::nullopt;   // of a step
 
-// A random time between half of `d` and `d`.
+// Returns a random time between half of `d` and `d`.
 Duration some_of(Duration d) {
   return d / 2 + d * static_cast<long>(Owner::random().bytes[0]) / 512;
 }
 
-// Tries, and between two tries sleeps on a list of each master (BLPOP, on separate connections),
+// Tries, and sleeps between two tries on a list of each master (BLPOP, on separate connections),
 // where a release wakes one waiter. It also tries after a while, because other programs wake no
 // waiter, and because a waiter that was woken may have died.
 class RedlockWaiter final : public Waiter {
@@ -48,7 +48,7 @@ class RedlockWaiter final : public Waiter {
   std::optional<Owner> granted_;
   Deadline next_{};
   unsigned tries_ = 0, unanswered_ = 0;
-  unsigned silent_ = 0;  // since the last try whose outcome was known
+  unsigned silent_ = 0;  // tries since the last try with a known outcome
   Error silence_{Errc::timed_out, ""};
   Waiting last_;
 };
@@ -58,12 +58,12 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
   unanswered_ = 0;
   last_.sent_at = {};
   for (bool first = true;; first = false) {
-    // A slice of zero means one try now. Other slices keep the pace, however short they are.
+    // A slice of zero means one try now. All other slices, even short ones, keep the interval.
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
       const Deadline until = std::min(end, next_);
       if (silent_ > 0) wait_for(-1, 0, {until, backend_.options().interrupt_fd});
       else sleep(until);
-      // an older reply is not an answer
+      // an older reply does not count
       if (Clock::now() < next_ && silent_ > 0) return fail(silence_);
       if (Clock::now() < next_) return Progress{last_};
     }
@@ -100,7 +100,7 @@ RedlockWaiter::Step RedlockWaiter::try_once(Deadline end) {
   return go_on;
 }
 
-// Also if fewer than a majority can be asked.
+// Returns the same if less than a majority can be asked.
 RedlockWaiter::Step RedlockWaiter::in_grace(Deadline end, Wait wait) {
   const Masters& m = backend_.masters();
   if (request_.wait && wait.interrupted()) return Progress{last_};
@@ -131,10 +131,10 @@ RedlockWaiter::Step RedlockWaiter::unanswered(Deadline end, const std::string& w
 }
 
 Duration RedlockWaiter::pause(const Attempt& made) {
-  // A split vote, or the lock has just ended: try soon, but not all at the same time.
+  // The votes were split, or the lock has just ended: try soon, but not all at the same time.
   if (made.free_in == Duration{})
     return some_of(std::min<Duration>(2ms * (1U << std::min(tries_, 6U)), 50ms));
-  // with what is added below, a third of the ttl
+  // with the addition below, a third of the ttl
   const Duration anyway = std::min<Duration>(check_anyway, request_.ttl * 4 / 15);
   Duration about = made.foreign ? (tries_ < 20 ? 100ms : 500ms) : anyway;
   if (made.free_in) about = std::min<Duration>(about, *made.free_in + 1ms + some_of(3ms));
@@ -154,7 +154,7 @@ void RedlockWaiter::sleep(Deadline until) {
     ++backend_.wakeups;
     woken_[i] = true;
   };
-  Deadline due = no_deadline;  // until then the other masters may report it, too
+  Deadline due = no_deadline;  // until then the other masters may report the release, too
   while (Clock::now() < until) {
     for (Node& n : listeners_->nodes()) {
       n.connect();
@@ -173,10 +173,10 @@ void RedlockWaiter::sleep(Deadline until) {
 
 Result<void> RedlockWaiter::cancel() {
   listeners_.reset();
-  // What attempts left behind is being released already; a returned grant is not.
+  // What attempts left behind is being released already, but a returned grant is not.
   if (granted_) {
     TRY_VOID(backend_.release({request_.key, *granted_}, std::nullopt));
-  } else if (tries_ > 0) {  // give outstanding messages a moment to be sent
+  } else if (tries_ > 0) {  // Give outstanding messages a moment to be sent.
     backend_.masters().pause(later(Clock::now(), 1ms));
   }
   return {};

@@ -7,8 +7,8 @@
 namespace dlock::redis {
 namespace {
 
-// The token goes with the owner, so that a late message finds only its own grant. Unknown (from a
-// handle): ''.
+// Returns the token of the lease, or '' if it is unknown (from a handle). Requests contain it
+// together with the owner, so that a late request finds only its own grant.
 std::string token_of(const Lease& lease) {
   return lease.token == 0 ? "" : fmt::format_int(lease.token).str();
 }
@@ -32,7 +32,7 @@ Result<TimedReply> FairBackend::call_with_queue(std::string_view what, const Scr
 }
 
 Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
-  // The lock-delay of a lease that was taken elsewhere is known only from its record.
+  // If another process acquired the lease, only the record shows its lock-delay.
   const Duration grace = options().restart_grace;
   const bool any = has_granted || grace == Duration{};
   TRY(answer, call("renew", scripts::renew, lease.key,
@@ -68,8 +68,8 @@ Result<Released> FairBackend::force_release(const Key& key, std::optional<Fencin
   return force_released(answer);
 }
 
-// Two exchanges: the request names the newest token that was seen, so that script revoke asks only
-// those holders.
+// Takes two exchanges. The request names the newest token that was seen, so that script revoke asks
+// only the holders that were seen.
 Result<Released> FairBackend::revoke(const Key& key) {
   TRY(view, inspect(key));
   FencingToken newest = 0;
@@ -105,8 +105,8 @@ Result<RunStarts> FairBackend::starts(const Key& key) {
   return none ? RunStarts{*now, {}} : RunStarts{*now, RunStart{*at, *until}};
 }
 
-// A failover that lost this note would let a job start twice in a period. So as many replicas must
-// confirm it as a grant.
+// A failover that lost this record would let a job start twice in a period. So as many replicas
+// must confirm it as for a grant.
 Result<UpdateResult> FairBackend::note_start(const Lease& lease, const RunStartUpdate& change) {
   const auto text = [](const std::optional<RunStart>& s) {
     return s ? fmt::format("{}|{}", s->at, s->until) : "";

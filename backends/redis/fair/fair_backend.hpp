@@ -9,8 +9,8 @@
 namespace dlock::redis {
 
 // A waiter polls every third of its patience, and is dropped after a whole patience of silence. A
-// waiter that was woken and does not claim the lock within `claim` loses its place: this is the
-// longest time for which a dead queue head can block the others.
+// waiter that was woken and does not claim the lock within `claim` loses its place. So a dead first
+// waiter can block the others for `claim` at most.
 constexpr Duration patience_of(Duration ttl) noexcept {
   return std::clamp<Duration>(ttl / 3, std::chrono::seconds{3}, std::chrono::seconds{10});
 }
@@ -50,13 +50,13 @@ class FairBackend final : public RedisBackend {
   // Calls a script that needs the lock's key only; as many replicas as demanded confirm it.
   Result<TimedReply> call(std::string_view what, const Script&, const Key&,
                           std::vector<std::string> args, bool confirmed = false);
-  // Calls a script that needs the queue, too. Without it (in a slot that is being moved) the script
-  // does what the lock's key alone allows.
+  // Calls a script that needs the queue, too. If the slot is being moved and the queue is
+  // elsewhere, the script does what the lock's key alone allows.
   Result<TimedReply> call_with_queue(std::string_view what, const Script&, const FairKeys&,
                                      std::vector<std::string> args);
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
-  // `wanted`: the key that the caller named, which the server may have lost; null: the key was
-  // found there
+  // `wanted`: the key that the caller named, which the server may have lost. null: the key was
+  // found on the server.
   Result<std::optional<KeyView>> inspect(const FairKeys&, const Key* wanted);
 };
 

@@ -9,13 +9,13 @@
 namespace dlock::redis {
 namespace {
 
-constexpr unsigned most_breaks = 2;  // in one poll; with more, the caller must know
+constexpr unsigned most_breaks = 2;  // in one poll; after more, the caller must learn of it
 constexpr auto past_the_end = std::chrono::milliseconds{2};
-// between tries of a waiter that cannot be woken: its slot is being moved
+// The pause of a waiter that cannot be woken because its slot is being moved.
 constexpr auto rest_time = std::chrono::milliseconds{500};
-constexpr auto go_on = std::nullopt;  // the result of a step: go on
+constexpr auto go_on = std::nullopt;  // the result of a step that has not ended the poll
 
-// A third of the patience, randomised, because several waiters may have come together.
+// Returns a third of the patience, randomised, because several waiters may have come together.
 Duration refresh_of(Duration patience, const Owner& owner) noexcept {
   return patience / 3 * (768 + owner.bytes[0]) / 1024;
 }
@@ -61,11 +61,11 @@ class FairWaiter final : public Waiter {
 
   FairBackend& backend_;
   Client& client_;
-  Request request_;  // its owner belongs to this attempt: nothing was released under it
+  Request request_;  // nothing was released under its owner
   const FairKeys keys_;
   const Duration patience_;
   // At most one of these three is set: acquire is in flight, BLPOP is in flight, or acquire must
-  // not be sent before a time.
+  // wait for a time.
   std::optional<Exchange> acquire_;
   std::unique_ptr<Connection> listening_;
   std::optional<Deadline> rest_until_;
@@ -89,7 +89,7 @@ Result<Progress> FairWaiter::poll(Duration slice) {
   }
 }
 
-// During the server's grace period, the reason says how long it lasts.
+// During the server's grace period, the result says how long it lasts.
 Progress FairWaiter::waiting() {
   Waiting now = last_;
   const auto left = std::chrono::ceil<Duration>(grants_from_ - Clock::now());
@@ -98,7 +98,7 @@ Progress FairWaiter::waiting() {
   return now;
 }
 
-// An error that names the server the acquire went to.
+// Returns an error that names the server to which acquire was sent.
 tl::unexpected<Error> FairWaiter::give_up(Errc code, std::string_view why) {
   Error e{code, fmt::format("acquire at {}: {}", acquire_->line().at().text(), why)};
   acquire_.reset();
@@ -130,7 +130,7 @@ Command FairWaiter::command() const {
                         request_.wait ? "1" : "0", queued_ ? "1" : "0"},
                .in_grace = request_.wait ? Command::InGrace::reported : Command::InGrace::withheld,
                .enough = 1};
-  if (!request_.wait) made.args.emplace_back("0");  // the script must not queue
+  if (!request_.wait) made.args.emplace_back("0");  // the script must not queue the owner
   return made;
 }
 
@@ -149,7 +149,7 @@ FairWaiter::Step FairWaiter::receive_answer(Deadline end) {
   } else {
     e = std::move(answer.error());
     again = acquire_->again() >= Exchange::Again::elsewhere && e.code != Errc::timed_out;
-    // whether it was carried out is unknown; the repeated one will show
+    // It is unknown whether acquire was carried out; a repetition will show that.
     if (acquire_->sent()) e.code = Errc::timed_out;
   }
   acquire_.reset();
@@ -161,7 +161,7 @@ FairWaiter::Step FairWaiter::on_reply(const TimedReply& answer, Deadline end) {
   const Reply& reply = answer.reply;
   const std::string_view verdict = reply.text_at(0);
   const auto now = reply.number_at(1);
-  if (verdict == "held" && Clock::now() < grants_from_) {  // this means only that a reply was lost
+  if (verdict == "held" && Clock::now() < grants_from_) {  // only a lost reply
     retry_soon();
     return go_on;
   }
@@ -190,11 +190,11 @@ FairWaiter::Step FairWaiter::on_reply(const TimedReply& answer, Deadline end) {
     return waiting();
   }
   Duration time = refresh_of(std::min(patience_, request_.ttl), request_.owner);
-  // No script runs when time alone opens the key, so the first waiter that may not run yet polls at
-  // that time.
+  // When time alone opens the key, no script runs. So the first waiter that may not run yet polls
+  // at that time.
   if (reply.number_at(4) == 1 && *free_at > 0)
     time = std::min(time, std::max(Duration{*free_at - *now}, Duration{0}) + past_the_end);
-  if (Clock::now() < grants_from_)  // all waiters ask then, and the queue has their order
+  if (Clock::now() < grants_from_)  // then all waiters ask, and the queue has their order
     time = std::min(time, std::chrono::ceil<Duration>(grants_from_ - Clock::now()) + past_the_end);
   listen(time);
   return go_on;
@@ -203,7 +203,7 @@ FairWaiter::Step FairWaiter::on_reply(const TimedReply& answer, Deadline end) {
 void FairWaiter::listen(Duration time) {
   listening_ = acquire_->release_line();
   acquire_.reset();
-  // Redis 6.0 and newer take fractions of a second. 0 would mean for ever.
+  // Redis 6.0 and newer accept fractions of a second. 0 would mean for ever.
   const auto ms =
       std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::milliseconds>(time).count());
   const bool fractions = listening_->facts().version >= 600;
@@ -246,7 +246,7 @@ FairWaiter::Step FairWaiter::receive_wake(Deadline end) {
     return go_on;
   }
   const bool elsewhere = classify(reply->text).remedy == Remedy::elsewhere;
-  // its list is on the other side of a slot that is being moved
+  // The list is in the other part of a slot that is being moved.
   const bool moving = detour(client_.options(), *line, command(), *reply, {}).has_value();
   if (elsewhere && !moving) client_.invalidate(std::move(line), reply->text);
   else client_.give_back(std::move(line));
@@ -255,8 +255,8 @@ FairWaiter::Step FairWaiter::receive_wake(Deadline end) {
   return fail(as_error("acquire", where, reply->text));
 }
 
-// The lease counts from before the granted request was sent. If that was an earlier request whose
-// reply was lost, the lease counts from a renewal now.
+// The lease counts from before the request that was granted. If that was an earlier request whose
+// reply was lost, dlock renews now, and the lease counts from the renewal.
 FairWaiter::Step FairWaiter::grant(const TimedReply& answer, bool repeated) {
   const auto token = parse_number<std::uint64_t>(answer.reply.text_at(2));
   const auto slot = answer.reply.number_at(3);
@@ -272,7 +272,7 @@ FairWaiter::Step FairWaiter::grant(const TimedReply& answer, bool repeated) {
     acquire_.reset();
     TRY(renewal, backend_.renew(lease, request_.ttl));  // this also waits for the replicas
     if (const auto* kept = std::get_if<Kept>(&renewal)) return Progress{Granted{kept->lease}};
-    return go_on;  // the lease ended just now: ask again
+    return go_on;  // the lease has just ended, so ask again
   }
   if (const unsigned wanted = client_.options().replicas; wanted > 0) {
     const auto have = acquire_->copies();
@@ -290,7 +290,7 @@ FairWaiter::Step FairWaiter::grant(const TimedReply& answer, bool repeated) {
 
 Result<void> FairWaiter::cancel() {
   if (!client_.ever_connected()) return {};
-  // read its reply first: then it was carried out before the cancel
+  // Read its reply first, so that acquire is carried out before the cancel.
   if (acquire_) acquire_->drain({Clock::now() + client_.options().op_timeout / 2});
   acquire_.reset();
   if (listening_) client_.invalidate(std::move(listening_));

@@ -54,7 +54,7 @@ std::string NamedBackend::time_in(Duration ttl) const {
   return fmt::format_int((wall_micros() + ttl.count() + unit - 1) / unit + 1).str();
 }
 
-// Other programs write decimals.
+// Accepts decimals, because other programs write them.
 std::optional<Micros> NamedBackend::time_of(std::string_view value) const {
   double number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -156,7 +156,7 @@ HolderView NamedBackend::holder(const NamedState& state) const {
   return h;
 }
 
-// Notes about a lock that dlock did not take.
+// Returns notes about a lock that another program holds.
 std::vector<std::string> NamedBackend::notes(const NamedState& state) const {
   std::vector<std::string> out;
   if (!state.held()) return out;

@@ -40,10 +40,10 @@ struct NamedKey {
   NamedKey(std::string_view prefix, const Key& key) : NamedKey(std::string{prefix} + key.text()) {}
   explicit NamedKey(std::string lock_name);
 
-  // false: the name has a '}' without a '{' before it; a cluster cannot have such a lock
+  // false: the name has a '}' without a '{' before it, which a cluster cannot use
   bool same_slot = true;
 
-  // nothing: not a record of dlock
+  // nothing: it is no record of dlock
   static std::optional<std::string> lock_of(std::string_view fence);
   static std::string fences_below(std::string_view prefix);  // pattern for SCAN
 };
@@ -52,7 +52,7 @@ struct NamedKey {
 struct NamedState {
   Micros now = 0;
   std::string type, value;
-  std::optional<Duration> left;  // until the server deletes the lock; none: never
+  std::optional<Duration> left;  // until the server deletes the lock; nothing: it never does
   struct OwnRecord {
     FencingToken token = 0;
     std::string owner, value;
@@ -62,9 +62,9 @@ struct NamedState {
   std::optional<OwnRecord> record;
   std::string unknown_reason;  // as in KeyView
 
-  static std::optional<NamedState> parse(const Reply&);  // nothing: malformed
+  static std::optional<NamedState> parse(const Reply&);  // nothing: the reply is malformed
   bool held() const noexcept { return type != "none"; }
-  // held by a dlock
+  // whether a dlock holds it
   bool ours() const noexcept { return held() && record && record->value == value; }
 };
 
@@ -99,15 +99,15 @@ class NamedBackend final : public RedisBackend {
     time,    // of getset: when it ends; only the record has the owner
   };
   Value value() const noexcept { return value_; }
-  // The value of this owner, or its beginning if it ends in ':'. Empty: only the record names the
-  // owner.
+  // Returns the value of this owner, or its beginning if the result ends in ':'. Empty: only the
+  // record names the owner.
   std::string sign(const Owner&) const;
-  // When a lock of getset ends, by our clock, plus one unit, as the algorithm demands.
+  // Returns when a lock of getset ends, by our clock, plus one unit, as the algorithm demands.
   std::string time_in(Duration ttl) const;
   std::string unit() const;
   NamedKey named(const Key& key) const { return {options().prefix, key}; }
   Result<NamedState> read_state(const NamedKey&);
-  // until the lock ends, as far as its value or the server says
+  // Returns the time until the lock ends, if its value or the server says it.
   std::optional<Duration> left(const NamedState&) const;
   HolderView holder(const NamedState&) const;
   std::vector<std::string> notes(const NamedState&) const;
@@ -115,21 +115,21 @@ class NamedBackend final : public RedisBackend {
     std::string lock, value;
     Deadline since;
   };
-  // setnx-expire: the last foreign lock that was seen without an end
+  // setnx-expire: the last foreign lock without an end that was seen.
   std::optional<Endless> endless;
 
  private:
   Result<TimedReply> call(std::string_view what, const Script&, const NamedKey&,
                           std::vector<std::string> args, std::size_t enough);
   std::optional<Micros> time_of(std::string_view value) const;  // nothing: the value is not a time
-  // `wanted`: the key that the caller named, which the server may have lost; null: the key was
-  // found there
+  // `wanted`: the key that the caller named, which the server may have lost. null: the key was
+  // found on the server.
   Result<std::optional<KeyView>> inspect(const NamedKey&, const Key* wanted);
 
   const Value value_;
 };
 
-// setnx-expire: stands before the owner in the lock's value.
+// setnx-expire: the text before the owner in the lock's value.
 inline constexpr std::string_view value_mark = "dlock1:";
 
 }  // namespace dlock::redis

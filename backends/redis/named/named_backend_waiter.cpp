@@ -21,14 +21,14 @@ class NamedWaiter final : public PollingWaiter {
  private:
   Result<Tried> try_once() override;
   Result<Tried> take_by_setnx();
-  // Asks for a free lock. The reply is {'granted', token}, {'held'} or {'busy', look}.
+  // Asks for a free lock. The reply is {'granted', token}, {'held'} or {'busy', when to ask again}.
   Result<Tried> take(const Script&, std::vector<std::string> args);
   Result<Tried> complete(const std::string& value);
   Result<Tried> mend(const NamedState&);
-  // The lease of {'granted', token}, if enough replicas have it.
+  // Returns the lease of {'granted', token}, if enough replicas have it.
   Result<Tried> granted(const TimedReply&, Deadline sent);
   Result<Tried> busy(const NamedState&) const;
-  // Nothing was sent: the server grants nothing in its grace period.
+  // No request was sent, because the server grants nothing in its grace period.
   Result<Tried> in_grace(const TimedReply&);
   Command command(const Script*, std::vector<std::string> args) const;
 
@@ -64,14 +64,14 @@ Command NamedWaiter::command(const Script* script, std::vector<std::string> args
 
 Result<PollingWaiter::Tried> NamedWaiter::take(const Script& script,
                                                std::vector<std::string> args) {
-  const Deadline sent = Clock::now();  // a value that is a time counts from here
+  const Deadline sent = Clock::now();  // a value that is a time counts from now
   TRY(answer, client_.call(command(&script, std::move(args))));
   client_.in_grace_period = answer.grace_left > Duration{};
   if (client_.in_grace_period) return in_grace(answer);
   const bool time = backend_.value() == NamedBackend::Value::time;
   const std::string_view verdict = answer.reply.text_at(0);
   if (verdict == "granted") return granted(answer, time ? sent : answer.sent);
-  // an earlier request of this owner took it: the lease counts from a renewal now
+  // An earlier request of this owner got the lock, so the lease counts from a renewal now.
   if (verdict == "held") {
     TRY(renewal, backend_.renew({request_.key, request_.owner}, request_.ttl));
     if (auto* kept = std::get_if<Kept>(&renewal)) return Tried{.lease = std::move(kept->lease)};
@@ -124,12 +124,12 @@ Result<PollingWaiter::Tried> NamedWaiter::take_by_setnx() {
   if (client_.in_grace_period) return in_grace(set);
   if (set.reply.integer == 1) return complete(value);
   TRY(state, backend_.read_state(key_));
-  if (state.value == value) return complete(value);  // an earlier request of ours took it
+  if (state.value == value) return complete(value);  // an earlier request of ours got it
   if (!state.held()) return Tried{.free_in = Duration{}};
   return mend(state);
 }
 
-// The second command: sets the end and the token, if the lock is still ours.
+// Sends the second command: it sets the end and the token, if the lock is still ours.
 Result<PollingWaiter::Tried> NamedWaiter::complete(const std::string& value) {
   Command grant =
       command(&scripts::named_grant,

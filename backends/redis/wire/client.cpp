@@ -10,7 +10,7 @@
 namespace dlock::redis {
 namespace {
 
-constexpr std::size_t most_idle = 8;  // connections kept open for the next command
+constexpr std::size_t most_idle = 8;  // how many connections stay open for the next command
 
 }  // namespace
 
@@ -75,13 +75,13 @@ Health Client::health() {
   return {outage_.get(), in_grace_period, warnings_};
 }
 
-// Then no request has to discover the breakage, and the event on `outage_` is cleared.
+// Drops broken connections, so that no request has to discover the break. Resets `outage_`.
 void Client::drop_broken() {
   pollfd rung{outage_.get(), POLLIN, 0};
   if (!outage_ || ::poll(&rung, 1, 0) <= 0) return;
   const Deadline now = Clock::now();
   std::erase_if(idle_, [&](const auto& line) {
-    (void)line->next(now);  // TLS also sends records of its own, which are no reply
+    (void)line->next(now);  // TLS also sends its own records, which are no reply
     if (line->ready()) return false;
     locator_->invalidate(line->at(), {});
     return true;
@@ -147,8 +147,7 @@ Result<Reply> Client::request_any(Connection& line, const Command& command, Mann
 Result<TimedReply> Client::call(const Command& command) {
   const Deadline by = usual_deadline();
   bool unknown = false;
-  // A server that has never answered is retried for this long after the first call; later calls try
-  // once.
+  // If no server has replied yet, retry for this long after the first call. Later calls try once.
   if (!first_answer_by_) first_answer_by_ = later(Clock::now(), options_.connect_timeout);
   const bool too_late = Clock::now() >= *first_answer_by_;
   std::optional<Error> before;
@@ -168,7 +167,7 @@ Result<TimedReply> Client::call(const Command& command) {
     const Deadline next = Clock::now() + (at_once ? Duration{} : pause_before_connect(n));
     if (exchange.again() == Exchange::Again::never || next >= by ||
         (!ever_connected_ && next >= *first_answer_by_)) {
-      // A last try that had no time left knows less than the one before it.
+      // A last try that had no time left knows less than the try before it.
       if (before && !ever_connected_ && Clock::now() >= connect_by)
         answer.error() = std::move(*before);
       if (unknown && retryable(answer.error().code)) answer.error().code = Errc::timed_out;
@@ -292,7 +291,7 @@ Error Exchange::failed(Error e) {
   return e;
 }
 
-// What was sent may have been carried out.
+// A request that was sent may have been carried out.
 Error Exchange::closed(Error e) {
   sent_ = true;
   again_ = used_ ? Again::at_once : Again::later;

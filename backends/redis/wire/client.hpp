@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands and their replies, over as many connections as needed. For a single thread.
+// Commands and their replies, over as many connections as needed. Only one thread uses it.
 #pragma once
 #include <utility>
 #include "redis/wire/connection.hpp"
@@ -15,7 +15,7 @@ struct TimedReply {
   bool repeated = false;    // an earlier one may have been carried out as well
   std::int64_t copies = 0;  // the number of replicas that have it, if requested
   // Above 0: the server may have lost locks, and grants nothing for this long. A withheld command
-  // was not sent, and a holder that is not found may exist all the same.
+  // was not sent. A holder that was not found may exist.
   Duration grace_left{};
 };
 
@@ -24,26 +24,26 @@ class Client {
   // Errc::config: a TLS file is wrong.
   static Result<std::unique_ptr<Client>> create(Options);
 
-  // Repeats the command until it is answered: every command may be repeated without harm. After the
-  // usual deadline it begins no new attempt. Connecting, the greeting and the request have
-  // op_timeout each, so that a slow way to a server that answers gets the round trips that it
-  // needs. Errc::timed_out: the command may have been carried out; Errc::unavailable: it was not.
+  // Repeats the command until a reply comes, because every command can be repeated without harm.
+  // After the usual deadline it begins no new attempt. Connecting, the greeting and the request may
+  // each take op_timeout, so that a slow path to a server still has time for all round trips.
+  // Errc::timed_out: the command may have been carried out. Errc::unavailable: it was not.
   Result<TimedReply> call(const Command&);
-  // op_timeout, plus connect_timeout until a server has answered once.
+  // op_timeout from now. Until a server has replied once, connect_timeout more.
   Deadline usual_deadline() const noexcept;
 
-  // false: nothing was ever sent, so nothing needs to be undone
+  // false: no request was ever sent, so nothing needs an undo
   bool ever_connected() const noexcept { return ever_connected_; }
 
-  // Health::outage_fd: readable when the server has closed an idle connection, or when it broke.
-  // Taking a connection clears it.
+  // Health::outage_fd: readable when an idle connection was closed or broke. Taking a connection
+  // makes it unreadable.
   Health health();
 
   // Returns a connection to the master that has the key, or to the given server.
   Result<std::unique_ptr<Connection>> line_for(std::string_view key, Wait);
   Result<std::unique_ptr<Connection>> line_to(const Endpoint&, Wait);
   void give_back(std::unique_ptr<Connection>);
-  // Closes the connection at once, and looks the server up again next time.
+  // Closes the connection at once. The next request looks the server up again.
   void invalidate(std::unique_ptr<Connection>, std::string_view text = {});
   // Sends one request on a connection, without a retry. An error reply becomes an Error, or a Reply
   // if the command wants it.
@@ -68,7 +68,7 @@ class Client {
     return {};
   }
 
-  // Calls `found` for every key, on all servers, that matches one of `patterns`, which have a
+  // Calls `found` for every key, on all servers, that matches one of `patterns`, which contain a
   // prefix.
   template <class Found>
   Result<void> scan_all(const std::vector<std::string>& patterns, Found found) {
@@ -80,7 +80,7 @@ class Client {
     return {};
   }
 
-  // KeyView::unread for a view made from this answer.
+  // Returns KeyView::unknown_reason for a view made from this reply.
   std::string unread(const TimedReply& answer) const {
     return answer.grace_left > Duration{} ? unread_note(options_.restart_grace, answer.grace_left)
                                           : "";
@@ -89,17 +89,17 @@ class Client {
   Locator& locator() noexcept { return *locator_; }
   const Options& options() const noexcept { return options_; }
   std::uint64_t requests = 0;
-  // The last reply to a waiter, or to a scan, said that the server is in its grace period.
+  // By the last reply to a waiter, or to a scan, the server is in its grace period.
   bool in_grace_period = false;
 
  private:
   friend class Exchange;
   explicit Client(Options options) : options_(std::move(options)) {}
   Connection::Shared shared() noexcept { return {options_, credentials_, requests}; }
-  // the deadline of one exchange, except for the first attempt to reach a server, which
-  // --connect-timeout ends
+  // Returns the deadline of one exchange. Only for the first attempt to reach a server,
+  // --connect-timeout decides it.
   Deadline own_time(Deadline by) const noexcept;
-  // Repeats the call while the server refuses credentials that the files no longer have.
+  // Repeats the call while the server refuses credentials that differ from those in the files.
   template <class Do>
   auto with_credentials(Do it) {
     for (;;) {
@@ -118,15 +118,15 @@ class Client {
   Credentials credentials_{options_};
   std::unique_ptr<Locator> locator_;
   std::vector<std::unique_ptr<Connection>> idle_;
-  Fd outage_;  // an epoll(7) on the connections of idle_
+  Fd outage_;  // an epoll(7) descriptor for the connections of idle_
   bool ever_connected_ = false;
   std::optional<Deadline> first_answer_by_;
   std::vector<std::string> warnings_;
 };
 
-// One command, from finding its server to the answer. It follows NOSCRIPT, ASK and TRYAGAIN. It is
-// over when it was refused or its connection closed; then its sender decides whether to repeat it
-// in another exchange.
+// One command, from finding its server to the reply. It follows NOSCRIPT, ASK and TRYAGAIN. It ends
+// when the command is refused or the connection closes. Then its sender decides whether to repeat
+// the command in another exchange.
 class Exchange {
  public:
   Exchange(Client& client, Command command) : client_(client), command_(std::move(command)) {}
@@ -134,20 +134,20 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  Result<TimedReply> run(Deadline connect_by);  // does everything, without interruption
+  Result<TimedReply> run(Deadline connect_by);  // does everything, and cannot be interrupted
 
-  Result<void> begin(Wait);  // connects, and sends
-  // Returns the answer. Nothing: the wait is over, and the answer may still come. No later than
-  // op_timeout after sending there is an answer or an error.
+  Result<void> begin(Wait);  // connects and sends the command
+  // Returns the reply. Nothing: the wait is over, but the reply may still come. At the latest
+  // op_timeout after sending there is a reply or an error.
   Result<std::optional<TimedReply>> await(Wait);
   // Reads outstanding replies, and sends nothing more.
   void drain(Wait);
 
-  // The end of the server's grace period, known from its greeting on.
+  // Returns the end of the server's grace period; known after the greeting.
   Deadline grants_from() const noexcept { return grants_from_; }
   bool withheld() const noexcept;
 
-  // After an error: whether a repetition may help.
+  // Whether a repetition may help after an error.
   enum class Again {
     never,
     later,
@@ -157,8 +157,8 @@ class Exchange {
   bool sent() const noexcept { return sent_; }
   Again again() const noexcept { return again_; }
 
-  // After an answer, on the same connection: the number of replicas that have it. Waits until as
-  // many as ?replicas= demands have it, at most half of op_timeout.
+  // Call it after a reply, on the same connection. It waits until as many replicas have the change
+  // as ?replicas= demands, at most half of op_timeout. Returns how many have it.
   Result<std::int64_t> copies();
   std::unique_ptr<Connection> release_line() { return std::move(line_); }
   const Connection& line() const noexcept { return *line_; }
@@ -174,8 +174,8 @@ class Exchange {
   const Command command_;
   std::unique_ptr<Connection> line_;
   Manner manner_;
-  bool skip_ = false;  // the next reply answers ASKING
-  bool used_ = false;  // the connection worked before
+  bool skip_ = false;  // the next reply is for ASKING
+  bool used_ = false;  // the connection has worked before
   Wait connect_{};
   TimedReply answer_;
   Deadline grants_from_{};
@@ -183,8 +183,8 @@ class Exchange {
   Again again_ = Again::never;
 };
 
-// How and where to send the same command again after this error (NOSCRIPT; a cluster's ASK and
-// TRYAGAIN). Nothing: do not.
+// How and where to repeat a command after this error (NOSCRIPT; a cluster's ASK and TRYAGAIN).
+// Nothing: do not repeat it.
 struct Detour {
   std::optional<Endpoint> to;  // nothing: the same server
   Manner manner;

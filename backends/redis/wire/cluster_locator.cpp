@@ -36,7 +36,7 @@ std::optional<Moved> parse_redirection(std::string_view name, std::string_view t
   const auto slot = parse_number<std::uint64_t>(text.substr(0, space)),
              port = parse_number<std::uint64_t>(text.substr(colon + 1));
   if (!slot || *slot > 16383 || !port || *port < 1 || *port > 65535) return std::nullopt;
-  // empty: the node that we asked
+  // If the host is empty, it is the node that we asked.
   const std::string_view host = text.substr(space + 1, colon - space - 1);
   return Moved{
       static_cast<std::uint16_t>(*slot),
@@ -54,16 +54,16 @@ std::optional<Moved> parse_ask(std::string_view text, const Endpoint& from) {
 
 namespace {
 
-// after this silence the next node is asked, too
+// After this silence the next node is asked, too.
 constexpr auto between_nodes = std::chrono::milliseconds{30};
 
-// The slot map of one node.
+// Asks one node for its slot map.
 class MapRequest final : public InFlight {
  public:
   MapRequest(Connection::Shared shared, const Endpoint& at)
       : InFlight(shared, at, Connection::Greeting::full) {}
 
-  bool alone = false;  // the node has no contact with the others, or says so: its map may be old
+  bool alone = false;  // the node cannot reach the others, so its map may be old
   // first slot, last slot, {host, port, ...} of the master, then those of replicas
   std::optional<Reply> slots;
 
@@ -133,7 +133,7 @@ std::uint16_t ClusterLocator::index_of(Endpoint at) {
 void ClusterLocator::adopt(const Endpoint& at, const Reply& map) {
   slots_.fill(unknown);
   for (const Reply& range : map.items) {
-    const std::string_view host = range.items[2].text_at(0);  // empty: the node that we asked
+    const std::string_view host = range.items[2].text_at(0);  // empty: it is the node that we asked
     const auto port = range.items[2].number_at(1);
     if (!port || *port < 1 || *port > 65535) continue;
     const auto index = index_of({host.empty() || host == "?" ? at.host : std::string{host},
@@ -186,9 +186,9 @@ void ClusterLocator::invalidate(const Endpoint& at, std::string_view text) {
     slots_[moved->slot] = index_of(moved->to);
     return;
   }
-  known_ = false;  // a node that is gone, or has changed its role
+  known_ = false;  // the node is gone, or its role has changed
   slots_.fill(unknown);
-  // ask this node last
+  // Ask this node last next time.
   std::stable_partition(nodes_.begin(), nodes_.end(),
                         [&](const Endpoint& n) { return !(n == at); });
 }

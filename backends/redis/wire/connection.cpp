@@ -24,7 +24,7 @@ void Connection::dial(Deadline by, Duration greeting) {
 void Connection::close(Error why) {
   if (!connection_) return;
   mute_ = state_ == State::greeting && !connection_->received();
-  // while dialling, the server may still be told why (a TLS alert)
+  // Until the connection is open, the server may still learn the reason (a TLS alert).
   if (state_ != State::dialling) connection_->abandon();
   connection_.reset();
   awaited_.clear();
@@ -71,7 +71,7 @@ void Connection::send(const Command& command, Manner manner, Deadline answer_by,
 }
 
 void Connection::push() {
-  if (connection_ && ready()) (void)connection_->push();  // if push() fails, next() fails as well
+  if (connection_ && ready()) (void)connection_->push();  // if push() fails, next() fails, too
 }
 
 Deadline Connection::poll_until() const noexcept {
@@ -131,7 +131,7 @@ std::optional<Reply> Connection::await(Wait wait) {
   bool fresh = connection_ && awaited_.size() == 1 && connection_->unsent();
   push();
   for (;; fresh = false) {
-    // a request that was sent just now has no reply yet
+    // A request that was sent just now cannot have a reply yet.
     auto reply = fresh ? std::nullopt : next(Clock::now());
     if (reply || closed() || (ready() && idle())) return reply;
     if (wait_for(poll_fd(), poll_events(), {std::min(wait.until, poll_until()), wait.interrupt_fd}))
@@ -161,7 +161,7 @@ void Connection::greet() {
   if (!o.password.empty() && !o.user.empty()) request(About::login, {"AUTH", o.user, o.password});
   for (const char* section : {"server", "replication", "memory"})
     request(About::facts, {"INFO", section});
-  // after the greeting: a sentinel has no databases
+  // Not in the greeting, because a sentinel has no databases.
   if (o.database != 0) request(About::database, {"SELECT", fmt::format_int(o.database).str()});
 }
 
@@ -173,7 +173,7 @@ Result<void> Connection::on_reply(About about, Reply& reply) {
   if (reply.is(Reply::Type::error)) {
     Error refused = as_login_error(what, at_.text(), reply.text, o.password);
     if (about == About::login && refused.code == Errc::protocol) refused.code = Errc::denied;
-    // It may be a sentinel; its next reply says so.
+    // The server may be a sentinel, which its next reply shows.
     if (about == About::login && reply.text.find("without any password") != reply.text.npos) {
       login_ = std::move(refused);
       return {};

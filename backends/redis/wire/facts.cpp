@@ -46,12 +46,12 @@ void ServerFacts::read(std::string_view info) {
   version = info_version(info);
   run_id = info_field(info, "run_id");
   cluster = info_field(info, "redis_mode") == "cluster";
-  // Redis truncates both its start and the present time to whole seconds, so their difference may
-  // be almost a second too much.
+  // Redis truncates its start and the present time to whole seconds, so the difference may be
+  // almost a second too much.
   uptime = std::chrono::seconds{
       std::clamp<std::int64_t>(info_number(info, "uptime_in_seconds") - 1, 0, 1'000'000'000)};
   replica = info_field(info, "role") == "slave";
-  // A policy that evicts only keys with an expiry is a danger, too: dlock's keys have an expiry.
+  // A policy that evicts only keys with an expiry is a danger, too, because dlock's keys have one.
   const auto policy = info_field(info, "maxmemory_policy");
   if (info_number(info, "maxmemory") > 0 && policy != "noeviction") evicts = policy;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server reports of itself, and from when it may grant. A server that has restarted may have
-// lost a lock. So no client is granted a lock before the server has been up for
-// Options::restart_grace, and no lease lasts longer than that.
+// What a server reports about itself, and from when on it may grant. A server that has restarted
+// may have lost a lock. So it grants no lock before it has been up for Options::restart_grace, and
+// no lease lasts longer than that.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace dlock::redis {
 
-// The value of `field` in the reply to INFO; empty: it is missing.
+// Returns the value of `field` in the reply to INFO; empty: it is missing.
 std::string_view info_field(std::string_view info, std::string_view field) noexcept;
 // 0: missing, or not a number
 std::int64_t info_number(std::string_view info, std::string_view field) noexcept;
 // major * 100 + minor; 0: not reported
 unsigned info_version(std::string_view info) noexcept;
 
-// What a server reported when the connection was made. It is the same process as long as the
-// connection stays open.
+// What a server reported when the connection was made. While the connection stays open, the server
+// is the same process.
 struct ServerFacts {
   unsigned version = 0;  // as info_version
   bool replica = false;
@@ -31,30 +31,31 @@ struct ServerFacts {
   // the maxmemory-policy by which it may delete locks; empty: it deletes none
   std::string evicts;
 
-  // For how long it may still lack locks from before its start.
+  // Returns for how long the server may still lack locks from before its start.
   Duration grace_left(Duration grace) const noexcept;
 
   // Reads replies to INFO: sections server, replication and memory.
   void read(std::string_view info);
 };
 
-// How long a lease lasts when its holder dies. After a restart that loses it, clients must wait at
-// least that long.
+// How long a lease lasts if its holder dies. After a restart that loses the lease, clients must
+// wait at least that long.
 struct LeaseSpan {
   Duration ttl{}, lock_delay{};
   Duration whole() const noexcept { return ttl + lock_delay; }
 };
 
-// Errc::usage: after a restart another client could hold the lock beside this lease. With a grace
-// of 0 the operator promises that the server never loses anything.
+// Errc::usage: after a restart another client could hold the lock together with this lease. With a
+// grace of 0 the operator promises that the server never loses anything.
 Result<void> within_grace(LeaseSpan, Duration grace);
 
-// The rule behind within_grace(), for this lease, in one sentence for people; or the same error.
+// Returns the rule behind within_grace(), for this lease, in a sentence for people; or the same
+// error.
 Result<std::string> restart_rule(LeaseSpan, Duration grace);
 
 // The message while grants wait for the end of the grace period.
 std::string grace_note(Duration grace, Duration left);
-// Why finding no holder there does not mean that there is none.
+// Returns why a reply without a holder does not mean that there is none.
 std::string unread_note(Duration grace, Duration left);
 
 }  // namespace dlock::redis

@@ -24,7 +24,7 @@ void InFlight::go_on() {
       answered_ = true;
       outcome_ = Result<void>{};
     } else if (std::exchange(answered_, false) && done.error().code == Errc::unavailable) {
-      line_.dial(*until_);  // it was closed since the last time
+      line_.dial(*until_);  // the connection was closed since the last request
       replies_.reset();
     } else {
       line_.close(done.error());
@@ -37,7 +37,7 @@ Result<bool> InFlight::step(Deadline now) {
   for (;;) {
     auto reply = line_.next(now);
     if (line_.closed()) return fail(line_.why());
-    // No request is in flight: the first address was left, and the next one must be asked.
+    // No request is in flight: the Transport left the first address, so ask the next address.
     const bool moved = replies_ && !reply && line_.idle();
     if (line_.ready() && (!replies_ || moved)) {
       replies_ = 0;

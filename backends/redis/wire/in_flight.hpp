@@ -6,7 +6,7 @@
 
 namespace dlock::redis {
 
-// A request to one server, over a connection that stays open for the next time.
+// A request to one server, over a connection that stays open for later requests.
 class InFlight {
  public:
   InFlight(Connection::Shared shared, const Endpoint& at, Connection::Greeting greeting)
@@ -18,14 +18,14 @@ class InFlight {
   void go_on();  // reads what has arrived
   bool under_way() const noexcept { return until_ && !outcome_; }
   bool over() const noexcept { return outcome_.has_value(); }
-  // An error names the server; a missing answer is an error, too.
+  // An error names the server. A missing reply is an error, too.
   Result<void> outcome() const;
-  void end();  // read nothing more from it
+  void end();  // reads nothing more from the server
   Connection& line() noexcept { return line_; }
 
  protected:
   virtual Result<void> send() = 0;  // sends the first commands
-  // Handles the `n`th reply, counted from 0, and may send more. True: the request is done.
+  // Handles the `n`th reply, counted from 0. It may send more. Returns whether the request is done.
   virtual Result<bool> on_reply(std::size_t n, Reply) = 0;
 
   const Options& options_;
@@ -40,8 +40,8 @@ class InFlight {
   std::optional<Result<void>> outcome_;
 };
 
-// Begins one request after the other, whenever one is done or `stagger` has passed. Goes on until
-// `decided` is true (called whenever one is done), all are done, or the wait is over.
+// Begins a request when another one is done or `stagger` has passed. Goes on until `decided` is
+// true (called whenever a request is done), all are done, or the wait is over.
 void run_all(const std::vector<InFlight*>&, Wait, Duration stagger,
              const std::function<bool()>& decided);
 

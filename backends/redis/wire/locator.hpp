@@ -10,12 +10,12 @@ class Locator {
  public:
   virtual ~Locator() = default;
   virtual Result<Endpoint> find(std::string_view key, Wait) = 0;
-  // That server could not be reached, or its reply `text` means that another server is right: look
-  // it up again next time.
+  // Call it if that server could not be reached, or if its reply `text` means that another server
+  // is right. The next request looks the server up again.
   virtual void invalidate(const Endpoint&, std::string_view text) = 0;
-  // All servers that have keys.
+  // Returns all servers that have keys.
   virtual Result<std::vector<Endpoint>> everyone(Wait) = 0;
-  // Says, for an address that cannot be reached, who named it. Empty: the URL did.
+  // Returns who named an address that cannot be reached. Empty: the URL did.
   virtual std::string origin(const Endpoint&) const { return {}; }
   // Adds findings about how servers are found.
   virtual void examine(Wait, std::vector<Finding>&) {}
@@ -34,31 +34,31 @@ class SingleServer final : public Locator {
 };
 
 // Finds the master that more than half of the URL's sentinels name. It asks again whenever the last
-// answer is older than `sentinels_count_for`, also while a lock is held or waited for: a client
-// that is cut off together with a deposed master would otherwise go on renewing there. Without a
+// answer is older than `sentinels_count_for`, also while a lock is held or waited for. Otherwise a
+// client that is cut off together with a deposed master would go on renewing there. Without a
 // majority nothing is granted or renewed, and a holder ends at its deadline. A silent sentinel
-// delays nothing as long as the others are a majority.
+// delays nothing if the others are a majority.
 std::unique_ptr<Locator> by_sentinels(Connection::Shared);
 inline constexpr Duration sentinels_count_for = std::chrono::milliseconds{500};
 
-// Keeps the slot map of a cluster. It comes from CLUSTER SLOTS of the first node that answers and
-// is in contact with the others. MOVED corrects it. It is read again, from another node, when a
-// node fails or says that it is cut off.
+// Keeps the slot map of a cluster, from CLUSTER SLOTS of the first node that replies and can reach
+// the others. MOVED corrects the map. The map is read again, from another node, when a node fails
+// or reports that it is cut off.
 std::unique_ptr<Locator> by_slots(Connection::Shared);
 
-// The part of a cluster's key that is hashed: between the first '{' and the next '}', if not empty.
+// Returns the hashed part of a key: between the first '{' and the next '}', if that is not empty.
 std::string_view hashed_part(std::string_view name) noexcept;
 // The slot of a key: CRC-16 (XMODEM) of hashed_part(), or of the whole key, modulo 16384.
 std::uint16_t slot_of(std::string_view key) noexcept;
 
-// "MOVED 3999 127.0.0.1:6381", as replied by `from`. Nothing: another error.
+// Parses "MOVED 3999 127.0.0.1:6381", a reply of `from`. Nothing: another error.
 struct Moved {
   std::uint16_t slot;
   Endpoint to;
 };
 std::optional<Moved> parse_moved(std::string_view text, const Endpoint& from);
-// "ASK 3999 127.0.0.1:6381": the slot is being moved, and this one request belongs there, after
-// ASKING.
+// Parses "ASK 3999 127.0.0.1:6381": the slot is being moved, and only this request must go there,
+// after ASKING.
 std::optional<Moved> parse_ask(std::string_view text, const Endpoint& from);
 
 }  // namespace dlock::redis

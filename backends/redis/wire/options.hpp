@@ -11,22 +11,22 @@ namespace dlock::redis {
 struct Options : LoginOptions {
   enum class Topology { single, sentinel, cluster, independent };
   Topology topology = Topology::single;
-  // the sentinels, or all servers if they are independent
+  // The sentinels, or all servers if they are independent.
   std::vector<Endpoint> servers;
   std::string master;  // the master's name, as sentinels know it
   unsigned database = 0;
   std::string prefix;     // of every key in the store
   unsigned replicas = 0;  // the number of acknowledgements that a grant needs
   Duration restart_grace{};
-  // setnx-expire: removes a foreign lock without expiry that did not change for this long
+  // setnx-expire: removes a foreign lock without expiry that has not changed for this long.
   std::optional<Duration> stale_after;
   Micros unit = 1'000'000;  // getset: microseconds per unit of its timestamps
 };
 
 std::uint16_t usual_port(std::string_view scheme) noexcept;
 
-// Errc::usage names the item, its value and what is allowed. Without a topology the scheme's is
-// used.
+// Errc::usage: the message names the item, its value and what is allowed. Without a topology the
+// scheme decides it.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&,
                               std::optional<Options::Topology> = {});
 

@@ -144,14 +144,14 @@ namespace {
 constexpr ServerError known[] = {
     {"NOSCRIPT", Remedy::send_text},
     {"MOVED", Remedy::elsewhere, Errc::unavailable, "a node of a cluster: use redis+cluster://"},
-    // At any moment most keys of a lock do not exist, and no node runs such a script for a slot
-    // that is being moved.
+    // At any moment most keys of a lock do not exist. No node runs such a script for a slot that is
+    // being moved.
     {"ASK", Remedy::later, Errc::unavailable, "the slot is being moved to another node"},
     {"READONLY", Remedy::elsewhere, Errc::unavailable, "a replica; locks live on the master"},
     {"UNBLOCKED", Remedy::elsewhere, Errc::unavailable, "the server changed its role"},
     {"MASTERDOWN", Remedy::elsewhere},
     {"LOADING", Remedy::later},
-    // A node that is cut off keeps saying so; meanwhile the others may have another master.
+    // A node that is cut off repeats this reply; meanwhile the others may have another master.
     {"CLUSTERDOWN", Remedy::elsewhere, Errc::unavailable,
      "the node has no contact with the others, or slots have no master"},
     {"TRYAGAIN", Remedy::later},
@@ -177,7 +177,7 @@ constexpr ServerError known[] = {
 // Errors that start with ERR and are distinguished by their text.
 constexpr ServerError phrases[] = {
     {"max number of clients", Remedy::later},
-    // Inside a script it is not a NOPERM.
+    // Inside a script this error is no NOPERM.
     {"can't run this command", Remedy::none, Errc::denied,
      "the rights dlock needs are in dlock-redis(7)"},
     {"can't access at least one of the keys", Remedy::none, Errc::denied,
@@ -228,8 +228,8 @@ ServerError classify(std::string_view text) noexcept {
   const std::string_view first = text.substr(0, text.find(' '));
   for (const auto& e : known)
     if (e.name == first) return e;
-  // Inside a script the name comes later. Look there only: elsewhere the text may quote what a
-  // client sent.
+  // Inside a script the name comes later. Search only there, because elsewhere the text may quote
+  // what a client sent.
   if (text.find("script") != text.npos)
     for (const auto& e : known)
       if (contains_word(text, e.name)) return e;

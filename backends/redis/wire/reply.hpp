@@ -19,15 +19,15 @@ struct Reply {
   std::vector<Reply> items;
 
   bool is(Type t) const noexcept { return type == t; }
-  // Element `i` of a script's reply, as text or number; empty or nothing if it is missing or of
-  // another kind.
+  // Returns element `i` of a script's reply, as text or number; empty or nothing if it is missing
+  // or of another kind.
   std::string_view text_at(std::size_t i) const noexcept;
   // an integer, or decimal digits
   std::optional<std::int64_t> number_at(std::size_t i) const noexcept;
 };
 
-// No reply that dlock requests comes near these limits: a bigger one is from a broken or hostile
-// server.
+// No reply that dlock requests comes near these limits. A bigger reply comes from a broken or
+// hostile server.
 inline constexpr std::size_t max_reply_bytes = 1 << 20;
 inline constexpr std::size_t max_reply_elements = 1 << 17;
 
@@ -43,8 +43,8 @@ class ReplyReader {
   ReplyReader(const ReplyReader&) = delete;
   ReplyReader& operator=(const ReplyReader&) = delete;
 
-  // Errc::protocol: more than max_reply_bytes without a complete reply. The reader is useless
-  // afterwards.
+  // Errc::protocol: there are more than max_reply_bytes without a complete reply. The reader cannot
+  // be used afterwards.
   Result<void> feed(std::string_view bytes);
   // Returns the next complete reply, or nothing yet. Errc::protocol: not RESP2, or too many
   // elements.
@@ -70,15 +70,15 @@ struct ServerError {
   std::string_view advice{};  // for people; may be empty
 };
 
-// `text` is the server's, without the leading '-'. Each version of Redis wraps errors inside a
-// script differently (5 and 6: `ERR Error running script (...): ... -READONLY ...`, 7: `READONLY
-// ... script: ...`); the known name is found in all of them.
+// `text` comes from the server, without the leading '-'. Each version of Redis wraps errors inside
+// a script differently (5 and 6: `ERR Error running script (...): ... -READONLY ...`, 7: `READONLY
+// ... script: ...`). This finds the known name in all of them.
 ServerError classify(std::string_view text) noexcept;
 
 // "<what> at <where>: <server's text, made printable and short> (<advice>)"
 Error as_error(std::string_view what, std::string_view where, std::string_view text);
-// For the reply to a login, which may repeat our password or a part of it. Only its first sentence
-// is judged and shown, or the word before it if the sentence contains the password.
+// For the reply to a login, which may repeat our password or a part of it. It considers and shows
+// only the first sentence or, if that contains the password, the word before it.
 Error as_login_error(std::string_view what, std::string_view where, std::string_view text,
                      std::string_view password);
 

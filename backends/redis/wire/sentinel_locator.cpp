@@ -8,14 +8,14 @@
 namespace dlock::redis {
 namespace {
 
-// Asks one sentinel for the master. Many sentinels have no password, so a password is sent only to
-// those that ask for one: their own, or else the servers'.
+// Asks one sentinel for the master. Many sentinels have no password. So only a sentinel that asks
+// for a password gets one: the sentinels' password, or else the servers'.
 class Sentinel final : public InFlight {
  public:
   Sentinel(Connection::Shared shared, const Endpoint& at)
       : InFlight(shared, at, Connection::Greeting::none) {}
 
-  std::optional<Endpoint> master;  // its answer
+  std::optional<Endpoint> master;  // the sentinel's answer
 
  private:
   Result<void> send() override {
@@ -30,7 +30,7 @@ Result<bool> Sentinel::on_reply(std::size_t n, Reply reply) {
   const std::string there = at().text();
   const bool refused = reply.is(Reply::Type::error), own = !options_.sentinels.password.empty();
   const Login& login = own ? options_.sentinels : static_cast<const Login&>(options_);
-  // NOPERM: without a login it is another user
+  // NOPERM: without a login we are another user
   const bool asks =
       refused && (reply.text.starts_with("NOAUTH") || (own && reply.text.starts_with("NOPERM")));
   if (n == 0 && asks && !login.password.empty()) {
@@ -93,7 +93,7 @@ class SentinelLocator final : public Locator {
                          [&](const auto& s) { return votes(*s) >= enough; });
     });
   }
-  // The number of sentinels that name the same master as this one.
+  // Returns how many sentinels name the same master as this one.
   std::size_t votes(const Sentinel& one) const {
     const auto agrees = [&](const auto& s) { return one.master && s->master == one.master; };
     return static_cast<std::size_t>(std::count_if(sentinels_.begin(), sentinels_.end(), agrees));
