@@ -17,7 +17,7 @@ Result<Json> query(Client& client, std::string_view path, Json body = Json::obje
   return client.query("examine", path, std::move(body), client.usual_deadline());
 }
 
-// Examines one member on its own, and adds its cluster to `clusters`. An error: it is not there.
+// Examines one member alone, and adds its cluster to `clusters`. An error: it does not reply.
 Result<std::vector<Finding>> examine_member(const Client& all, std::size_t endpoint,
                                             std::set<std::string>& clusters) {
   Client client = all.only(endpoint);
@@ -93,14 +93,14 @@ void rights(Client& client, Findings& found) {
               "the user of the URL has no meaning here; whoever reaches a member may take locks");
 }
 
-// The shortest lease that etcd gives is one and a half election timeouts, so it shows that timeout.
+// etcd's shortest lease is one and a half election timeouts, so it shows the election timeout.
 void leases(Client& client, Findings& found) {
   const auto made = query(client, "/v3/lease/grant", {{"TTL", "1"}});
   if (!made)
     return found.add("leases", printable(made.error().message), Level::bad,
                      "nothing can be locked");
   const std::int64_t shortest = number_of(*made, "TTL");
-  // as the first lock does: a key that ends with its lease
+  // Do what the first lock does: create a key that ends with its lease.
   const std::string key = client.options().root + "doctor-" + Owner::random().hex();
   const auto written = client.txn(
       "examine", transaction({created(key, 0)}, {put(key, "", number_of(*made, "ID"))}, {}),

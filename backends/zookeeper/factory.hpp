@@ -11,12 +11,12 @@ namespace dlock::zookeeper {
 
 inline constexpr std::array<std::string_view, 2> schemes{"zookeeper", "zk"};
 inline constexpr std::array<UrlItem, 3> items{{
-    {"auth_file"},  // first line scheme:credential; new nodes then belong to this credential alone
+    {"auth_file"},  // first line scheme:credential; new nodes then belong to it alone
     {"tick", UrlItem::duration, "", "", "", "the servers' tickTime, such as 2s"},
     {"tls", UrlItem::choice, "no", "no", "", "no: this dlock has no TLS for ZooKeeper"},
 }};
 
-// More with `?tick=` than without.
+// The result is greater with `?tick=`.
 Duration proven_lifetime(Duration ttl, Duration lock_delay, const Url&);
 
 constexpr Traits traits_of(std::string_view recipe, bool queues, bool native,

@@ -33,8 +33,8 @@ Result<void> choose_login(Options& o, const Url& url, const Settings& settings, 
   return {};
 }
 
-// Characters that the server's PathUtils refuses. They are UTF-16, so it refuses everything above
-// U+FFFF, too.
+// Returns whether the server's PathUtils refuses the character. Its characters are UTF-16, so it
+// refuses everything above U+FFFF, too.
 bool forbidden(char32_t c) noexcept {
   return c <= 0x1f || (c >= 0x7f && c <= 0x9f) || (c >= 0xd800 && c <= 0xf8ff) || c >= 0xfff0;
 }

@@ -14,11 +14,11 @@ struct Options : StoreOptions {
   // chroot and prefix: "/app/dlock/". A key's path is this and its name. At least "/".
   std::string root;
   std::string auth;  // "scheme:credential"; empty: none
-  // the file of the credential, or of what follows `login` in it; empty: it came from elsewhere
+  // The file of the credential, or of what follows `login` in it; empty: it is not from a file.
   std::string auth_file, login;
   Duration tick{};  // the servers' tickTime; 0: unknown
   bool native = true;
-  bool nested = true;  // a key may be a path; the lock is a directory
+  bool nested = true;  // whether a key may be a path; then the lock is a directory
 };
 
 // Reads the credential's file again. True: the credential has changed, and `auth` is the new one.
@@ -27,8 +27,8 @@ bool read_auth_again(Options&);
 // Errc::usage: the URL. Errc::config: the file of `auth_file`.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
-// The path of a key: one encoded component for native recipes; for others the key is a path.
-// Errc::usage: ZooKeeper cannot have such a name.
+// Returns the path of a key. For native recipes it has one encoded component; for others the key
+// itself is a path. Errc::usage: ZooKeeper cannot have such a name.
 Result<std::string> path_of(const Options&, const Key&);
 
 // Where to list the keys of a prefix: a directory, "/app/", and the beginning of the names in it,
@@ -38,7 +38,7 @@ struct Listed {
 };
 Listed listed_below(const Options&);
 
-// The error if this cannot be a path below the root.
+// Returns the error if this cannot be a path below the root.
 std::optional<std::string> wrong_path(std::string_view path);
 
 std::string_view parent_of(std::string_view path);  // "/a" for "/a/b", "/" for "/a"

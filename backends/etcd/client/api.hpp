@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds requests of etcd's v3 API in JSON, and reads the replies. No I/O. No reply, however wrong,
-// throws.
+// Builds requests of etcd's v3 API in JSON, and reads the replies. No I/O. No reply throws, however
+// wrong it is.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -14,8 +14,8 @@ namespace dlock::etcd {
 using Json = nlohmann::json;
 
 std::string base64(std::string_view bytes);
-std::string from_base64(std::string_view text);  // empty: not base64
-// The end of the range of all keys that begin with the prefix.
+std::string from_base64(std::string_view text);  // empty if the text is not base64
+// Returns the end of the range of all keys that begin with the prefix.
 std::string end_of_prefix(std::string prefix);
 
 // Return a member of an object, or null, "" or 0 if the object has none of that type. etcd omits
@@ -33,11 +33,11 @@ struct KeyValue {
 using KeyValues = std::vector<KeyValue>;
 
 // Conditions.
-Json created(const std::string& key, std::int64_t revision);  // 0: the key does not exist
+Json created(const std::string& key, std::int64_t revision);  // revision 0: the key does not exist
 Json leased(const std::string& key, std::int64_t lease);
 Json modified(const std::string& key, std::int64_t revision);
 Json none_below(const std::string& prefix);
-// no key below the prefix was written after revision `since`
+// Only if no key below the prefix was written after revision `since`.
 Json untouched_below(const std::string& prefix, std::int64_t since);
 // `result`: "GREATER" or "LESS". The condition is false if the key does not exist.
 Json value(const std::string& key, const char* result, const std::string& than);
@@ -45,7 +45,7 @@ Json value(const std::string& key, const char* result, const std::string& than);
 // Operations.
 Json get(const std::string& key);
 Json put(const std::string& key, const std::string& value, std::int64_t lease = 0);
-Json put_value(const std::string& key, const std::string& value);  // keeps the key's lease
+Json put_value(const std::string& key, const std::string& value);  // the key stays on its lease
 Json put_lease(const std::string& key, std::int64_t lease);        // its value stays
 Json remove(const std::string& key);
 Json remove_below(const std::string& prefix);
@@ -67,12 +67,12 @@ struct TxnAnswer {
   std::vector<KeyValues> ranges;  // one per operation; empty unless the operation is a get or list
   std::vector<std::int64_t> removed;
 
-  // The keys of an operation, which may be missing.
+  // Returns the keys of an operation, which may be missing.
   const KeyValues& range(std::size_t i) const;
-  static std::optional<TxnAnswer> of(const Json&);  // nullopt: not a reply to a transaction
+  static std::optional<TxnAnswer> of(const Json&);  // nullopt: it is no reply to a transaction
 };
 
-// A line from a watch.
+// One line of a watch.
 struct WatchLine {
   bool created = false, over = false;  // over: begin another watch
   struct Event {
@@ -84,7 +84,7 @@ struct WatchLine {
   static WatchLine of(std::string_view line);
 };
 
-// Why etcd refused a call. A stream has the reason in an object.
+// Returns why etcd refused a call. In a stream, an object contains the reason.
 std::string reason_of(const Json& answer);
 
 }  // namespace dlock::etcd

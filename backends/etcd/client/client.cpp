@@ -18,7 +18,7 @@ std::int64_t never_used_id() {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// Whether the reply means that etcd does not know our token, or that users have changed since.
+// Returns whether the reply means that etcd does not know our token, or that users changed.
 bool wants_login(std::string_view why) {
   return contains(why, "invalid auth token") || contains(why, "user name is empty") ||
          contains(why, "auth store is old") || contains(why, "revision in header is old");
@@ -55,14 +55,14 @@ Client Client::only(std::size_t endpoint) const {
   return Client{std::move(o)};
 }
 
-// The member was silent or broke off: the next call goes to another one.
+// The member was silent or broke off, so the next call goes to another member.
 void Client::leave() {
   http_.reset();
   ++moves_;
   at_ = (at_ + 1) % options_.endpoints.size();
 }
 
-// A name may resolve to several members. Each round begins with another one, because one may be
+// A name may resolve to several members. Each round begins with another member, because one may be
 // silent.
 std::unique_ptr<Http> Client::new_connection(Deadline until) {
   return std::make_unique<Http>(options_.endpoints[at_], credentials_.tls(), options_.op_timeout,
@@ -82,11 +82,10 @@ Result<std::unique_ptr<Http>> Client::dial(Deadline until, Deadline heard_by) {
   }
 }
 
-// Tries one endpoint after the other; several of them twice. In the first round an endpoint that
-// sends nothing for a moment is passed over, so that it leaves time for the others even in a short
-// wait. In the second round each has its whole share of the time. An endpoint that TLS refuses is
-// passed over like one that is down, because it may come back. A wrong password is wrong
-// everywhere.
+// Tries one endpoint after the other, and if there are several, each twice. In the first round it
+// leaves an endpoint that sends nothing for a moment, so that the others have time even in a short
+// wait. In the second round each has its whole share of the time. It leaves an endpoint that TLS
+// refuses like one that is down, because it may come back. A wrong password is wrong everywhere.
 Result<void> Client::connect(std::string_view what, Deadline until) {
   const std::size_t all = options_.endpoints.size(), most = all > 1 ? 2 * all : 1;
   Error last{Errc::unavailable, "no time was left to connect"};
@@ -176,7 +175,7 @@ Result<Client::Reply> Client::call(std::string_view what, std::string_view path,
     return fail(std::move(e));
   };
   for (std::size_t tries = 0, logins = 0;;) {
-    const bool idle = http_ != nullptr;  // the server may have closed it meanwhile
+    const bool idle = http_ != nullptr;  // the server may have closed an idle connection meanwhile
     if (auto up = connect(what, until); !up) return failed(std::move(up.error()));
     const unsigned version = credentials_.version();
     const bool enough = tries + 1 >= all && (tries > 0 || !idle), last = enough || !repeatable;
@@ -201,7 +200,7 @@ Result<Client::Reply> Client::call(std::string_view what, std::string_view path,
       if (last || reply.error().code != Errc::timed_out) return failed(std::move(reply.error()));
     } else {
       leave();
-      // a TLS 1.3 server refuses our certificate only now: nothing was done
+      // A TLS 1.3 server refuses our certificate only now. Then nothing was done.
       const bool refused = answer.error().code == Errc::denied;
       const bool over = refused ? enough && !credentials_.newer_than(version) : last;
       if (over || Clock::now() >= until)
@@ -244,7 +243,7 @@ Result<bool> Client::revoke(std::string_view what, std::int64_t lease, Deadline 
 
 Result<bool> Client::keep_alive(std::int64_t lease, Deadline until) {
   TRY(reply, call("wait", "/v3/lease/keepalive", {{"ID", std::to_string(lease)}}, until));
-  // etcd also answers for a lease that has ended, but without a TTL
+  // etcd also replies for a lease that has ended, but without a TTL.
   return !reply.lease_missing && number_of(member(reply.body, "result"), "TTL") > 0;
 }
 
@@ -252,7 +251,7 @@ Result<std::optional<Duration>> Client::time_left(std::int64_t lease, Deadline u
   TRY(reply, call("inspect", "/v3/lease/timetolive", {{"ID", std::to_string(lease)}}, until));
   const std::int64_t left = number_of(reply.body, "TTL");
   if (reply.lease_missing || left < 0) return std::optional<Duration>{};
-  // etcd omits the part of a second, which an existing lease still has
+  // etcd leaves out the fraction of a second, which an existing lease still has.
   return std::optional<Duration>{std::chrono::milliseconds{left * 1000 + 500}};
 }
 

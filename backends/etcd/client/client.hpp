@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of one etcd cluster: several endpoints, login, watches, and requests with deadlines of
-// their own (etcd's own time-out is 7 s). For a single thread.
+// A client of one etcd cluster: several endpoints, login, watches, and requests with their own
+// deadlines (etcd's own time-out is 7 s). Only one thread uses it.
 //
-// A request that may be repeated is tried at one endpoint after the other, each for its share of
-// the time. Any other request is sent once.
+// It tries a request that can be repeated at one endpoint after the other, each for its share of
+// the time. It sends any other request once.
 #pragma once
 #include <memory>
 #include <optional>
@@ -23,31 +23,31 @@ struct Options : LoginOptions {
   std::vector<Endpoint> endpoints;
   // precedes the name of every key: "dlock/", or "/app/dlock/" for the path /app
   std::string root;
-  bool native = true;  // false: keys are those of `etcdctl lock`
+  bool native = true;  // false: the keys are those of `etcdctl lock`
 };
 
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);  // Errc::usage
 
 // A lease with an id that was never used before. A late or repeated LeaseGrant with a used id would
-// revive a lease that was revoked, and so allow what a late request attaches to it.
+// revive a lease that was revoked. Then a late request could attach something to it.
 struct NewLease {
   std::int64_t id = 0;
-  Deadline sent{};  // before its LeaseGrant was sent
+  Deadline sent{};  // a time before its LeaseGrant was sent
 };
 
-// A watch on a connection of its own. It never waits. It only wakes a waiter; nothing else depends
-// on it.
+// A watch on its own connection. It never waits. It only wakes a waiter; nothing else depends on
+// it.
 class Watch {
  public:
   Watch(std::unique_ptr<Http> http, Deadline answer_by, unsigned client_moves)
       : moves(client_moves), http_(std::move(http)), answer_by_(answer_by) {}
-  // Returns what has arrived. Neither events nor `over`: nothing has; call it again when events()
-  // happen on fd(), and no later than poll_until().
+  // Returns what has arrived. If the result has neither events nor `over`, nothing has arrived:
+  // call it again when events() happen on fd(), and no later than poll_until().
   WatchLine next();
   int fd() const noexcept { return http_->fd(); }
   short events() const noexcept { return http_->events(); }
   Deadline poll_until() const noexcept { return std::min(answer_by_, http_->poll_until()); }
-  unsigned moves;  // the client's `moves_` when the watch was made
+  unsigned moves;  // the client's `moves_` when the watch began
 
  private:
   std::unique_ptr<Http> http_;
@@ -71,26 +71,26 @@ class Client {
   Result<TxnAnswer> read(std::string_view what, Parts ranges, Deadline until) {
     return txn(what, transaction({}, std::move(ranges), {}), until);
   }
-  // false: it does not exist
+  // false: the lease does not exist
   Result<bool> revoke(std::string_view what, std::int64_t lease, Deadline until);
-  // False: the lease has ended. True proves nothing about the future: README.md.
+  // Returns whether the lease existed. True proves nothing about the future: README.md.
   Result<bool> keep_alive(std::int64_t lease, Deadline until);
-  // What the leader says is left of the lease; nullopt: it has ended.
+  // Returns how much of the lease is left, by the leader; nullopt: it has ended.
   Result<std::optional<Duration>> time_left(std::int64_t lease, Deadline until);
-  // Begins at the member that gets the calls. `end`: of a range; empty: one key.
+  // Begins a watch at the member that gets the calls. `end`: the end of a range; empty: one key.
   Watch watch(const std::string& key, const std::string& end, std::int64_t from, bool puts);
-  // False: begin another watch.
+  // False: the watch is useless; begin another one.
   bool is_current(const std::optional<Watch>& w) const noexcept { return w && w->moves == moves_; }
   // Sends a call that changes nothing, and returns the reply.
   Result<Json> query(std::string_view what, std::string_view path, Json body, Deadline until);
 
-  // The wall clock of the member that answered last, in microseconds since 1970. It is this host's
-  // clock, unless that is a second off.
+  // Returns the wall clock of the member that replied last, in microseconds since 1970. It equals
+  // this host's clock, unless the two differ by a second.
   std::int64_t store_now() const noexcept { return wall_micros() + clock_off_; }
   std::int64_t clock_off() const noexcept { return clock_off_; }
 
   bool no_auth() const noexcept { return no_auth_; }
-  // Used by the doctor: a client whose calls go to this endpoint only.
+  // For the doctor: returns a client whose calls go to this endpoint only.
   Client only(std::size_t endpoint) const;
   std::uint64_t requests = 0;
 
@@ -99,7 +99,7 @@ class Client {
     Json body;
     bool lease_missing = false, unclear = false;
   };
-  // `fresh`: set for each try, and named in the body.
+  // `fresh`: a new lease for each try, which the body names.
   Result<Reply> call(std::string_view what, std::string_view path, Json body, Deadline until,
                      bool repeatable = true, NewLease* fresh = nullptr);
   Result<Reply> judge(std::string_view what, HttpAnswer&&);
@@ -112,11 +112,11 @@ class Client {
   Options options_;
   Credentials credentials_{options_};
   std::unique_ptr<Http> http_;
-  std::size_t at_ = 0;  // index of the endpoint
-  unsigned moves_ = 0;  // counts how often it has left a member
+  std::size_t at_ = 0;  // the index of the endpoint
+  unsigned moves_ = 0;  // how often it has left a member
   std::string token_;
   bool no_auth_ = false;     // the cluster knows no users
-  bool logged_out_ = false;  // the member refused our token: log in, and send the request again
+  bool logged_out_ = false;  // the member refused our token, so log in and send the request again
   std::int64_t clock_off_ = 0;
 };
 

@@ -11,14 +11,14 @@ namespace {
 
 constexpr std::size_t longest_body = 64UL << 20U, longest_head = 1UL << 16U;
 
-// "Thu, 26 Nov 2026 04:46:38 GMT"; 0: another form.
+// Parses "Thu, 26 Nov 2026 04:46:38 GMT"; 0: it has another form.
 std::int64_t parse_date(const std::string& text) {
   std::tm t{};
   const char* end = ::strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &t);
   return end && *end == '\0' ? ::timegm(&t) : 0;
 }
 
-// Once a part of a request was sent, its outcome is unknown, unless TLS refused it.
+// If a part of a request was sent, its outcome is unknown, unless TLS refused it.
 tl::unexpected<Error> without_outcome(Error e) {
   if (e.code != Errc::denied) e.code = Errc::timed_out;
   return fail(std::move(e));
@@ -87,7 +87,7 @@ std::optional<std::string> HttpReader::next_line() {
   return line;
 }
 
-// A peer that accepts may still be silent. Where there is another peer, it has to send something.
+// A peer that accepts may still be silent. If there is another peer, this one must send something.
 Result<void> Http::open(Deadline until, Deadline heard_by) {
   for (bool asked = false;;) {
     Result<bool> more = asked ? step() : transport_.step_open(Clock::now());
@@ -142,7 +142,7 @@ Result<HttpAnswer> Http::post(std::string_view path, std::string_view body, std:
                               Deadline until) {
   ask(fmt::format("POST {}", path), body, token);
   while (!complete()) {
-    TRY(more, go_on());  // sent once, to this address only
+    TRY(more, go_on());  // the request is sent once, to this address only
     if (complete() || (more && Clock::now() < until)) continue;
     if (Clock::now() >= until || !wait_for(fd(), events(), {until}))
       return fail(Errc::timed_out,

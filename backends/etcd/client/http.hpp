@@ -19,17 +19,17 @@ class HttpReader {
   HttpReader();
   HttpReader(const HttpReader&) = delete;
   HttpReader& operator=(const HttpReader&) = delete;
-  // False: this is not a reply, or more than one.
+  // False: this is no reply, or more than one.
   bool feed(std::string_view bytes);
-  // The peer has ended the connection. True: the reply is complete, also one without a length.
-  // False: it was cut off.
+  // Call it when the peer has ended the connection. True: the reply is complete, also one without a
+  // length. False: it was cut off.
   bool end();
 
   bool has_head() const noexcept { return head_; }
   bool complete() const noexcept { return complete_; }
   bool stays_open() const noexcept { return stays_open_; }
   int status() const noexcept { return parser_.status_code; }
-  // The header Date, in seconds since 1970; 0: none.
+  // Returns the header Date, in seconds since 1970; 0: there was none.
   std::int64_t date() const noexcept { return date_; }
   std::string extract_body() noexcept { return std::exchange(body_, {}); }
   // Takes the next line of the body; nullopt: it is not there yet.
@@ -52,16 +52,16 @@ struct HttpAnswer {
   std::string body;
 };
 
-// One connection, which carries one request at a time. After an error it is useless.
+// One connection, which carries one request at a time. It cannot be used after an error.
 class Http {
  public:
   Http(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until,
        std::size_t first)
       : transport_(at, tls, silence, until, first), plain_(!tls), host_(at.text()) {}
 
-  // Opens the connection; call it before post(). `heard_by`: a peer that has sent nothing by then
-  // is given up, because there is another one. `until`: there is no other one. no_deadline: the
-  // peer has answered before and need not do so now. Errc::unavailable: nobody answers there.
+  // Opens the connection; call it before post(). `heard_by`: when to leave a peer that has sent
+  // nothing, because there is another one. `until`: there is no other peer. no_deadline: the peer
+  // has replied before and need not send anything now. Errc::unavailable: no peer replies.
   // Errc::denied: TLS.
   Result<void> open(Deadline until, Deadline heard_by);
   // Errc::timed_out: the outcome is unknown. Errc::protocol: unknown, too, and the peer does not
@@ -69,8 +69,8 @@ class Http {
   Result<HttpAnswer> post(std::string_view path, std::string_view body, std::string_view token,
                           Deadline until);
 
-  // The same without waiting: step() sends the request, "POST /path". It is sent again to the next
-  // address of the name if the first one stays silent.
+  // Like post(), but without waiting: step() sends the request, "POST /path". If the first address
+  // of the name stays silent, it sends the request to the next one.
   void ask(std::string_view what, std::string_view body, std::string_view token);
   // Opens, sends and reads as much as possible now. Call it again when events() happen on fd(), and
   // no later than poll_until(). True: more of the reply has come.

@@ -69,7 +69,7 @@ Contenders contenders(const KeyValues& found, std::string_view prefix) {
   return all;
 }
 
-// Readers and permits may hold together; a permit counts every contender before it.
+// Readers and permits may hold together. For a permit, every contender before it counts.
 bool may_run(const Contenders& all, std::size_t at, unsigned limit) {
   const Mode mode = all[at].mode();
   const auto end = all.begin() + static_cast<std::ptrdiff_t>(at);
@@ -86,7 +86,7 @@ Verdict decide(const Contenders& before, Mode mode, unsigned limit) {
   using What = Verdict::What;
   const auto last = std::find_if(before.rbegin(), before.rend(),
                                  [&](const Contender& c) { return exclude(c.mode(), mode); });
-  // Watching only the last contender that excludes us wakes one waiter per release.
+  // Watch only the last contender that excludes us, so that a release wakes one waiter.
   if (last != before.rend()) return {What::wait_deletion, last->kv.key};
   if (mode != Mode::permit || before.size() < limit) return {What::run};
   const auto waiting = std::find_if(before.rbegin(), before.rend(), [](const Contender& c) {

@@ -19,16 +19,16 @@ namespace dlock::etcd {
 // a shortened key.
 struct Record {
   Mode mode = Mode::exclusive;
-  std::optional<unsigned> limit, slot;  // slot: the permit that it holds
+  std::optional<unsigned> limit, slot;  // slot: that of the permit it holds
   Duration ttl{}, lock_delay{};
-  std::int64_t granted = 0;  // 0: it waits, or was granted without a further write
+  std::int64_t granted = 0;  // 0: it waits, or its grant needed no further write
   bool revoked = false;
   std::string key;
   Identity who;
 
   static Record of(const Request&);
   std::string text() const;
-  static std::optional<Record> parse(std::string_view);  // nullopt: another program's value
+  static std::optional<Record> parse(std::string_view);  // nullopt: it is another program's value
 };
 
 struct Contender {
@@ -43,13 +43,13 @@ struct Contender {
 };
 using Contenders = std::vector<Contender>;
 
-// The contenders directly below the prefix, in order. A key further down belongs to a lock whose
-// name begins with this lock's name.
+// Returns the contenders directly below the prefix, in order. A key further down belongs to a lock
+// whose name begins with this lock's name.
 Contenders contenders(const KeyValues&, std::string_view prefix);
 
-// Whether no earlier contender excludes it; for a permit, also whether there is room.
+// Returns whether no earlier contender excludes it and, for a permit, whether there is room.
 bool may_run(const Contenders&, std::size_t at, unsigned limit);
-// Whether it holds. A permit holds once its record has a slot.
+// Returns whether it holds. A permit holds once its record has a slot.
 bool holds(const Contenders&, std::size_t at);
 
 // Whether a contender that comes after all of these may hold, and what it must watch otherwise.

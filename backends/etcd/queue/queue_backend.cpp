@@ -169,8 +169,8 @@ Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
   return fail(no_answer("renew", where()));
 }
 
-// The value changes with the lease (the lock-delay goes), so the transaction names the revision
-// that was read: a mark that --revoke set meanwhile stays.
+// The value changes with the lease (the lock-delay goes). So the transaction names the revision
+// that was read, and does not overwrite a mark that --revoke set meanwhile.
 Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd> end) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "detach", until));
@@ -196,8 +196,8 @@ Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::opti
   return Renewal{Kept{std::move(left), record.revoked}};
 }
 
-// Deletes by create revision, so a late or repeated release never ends another grant. It leaves the
-// lease alone: nobody knows whether the lease still has the key, and an empty lease ends by itself.
+// Deletes by create revision, so a late or repeated release never ends another grant. It keeps the
+// lease: nobody knows whether the lease still has the key, and an empty lease ends by itself.
 Result<Released> QueueBackend::release(const Lease& lease, std::optional<RunEnd> end) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "release", until));
@@ -219,8 +219,8 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
   const std::string name = name_of(lease.key), key = last_key(name);
   LastRun last{h.token, client_.store_now(), end, h.record.granted, h.record.who};
   last.ended = std::max(last.ended, last.started);
-  // the text begins with the token, in digits that sort like numbers: a newer grant's text stays,
-  // and text without a digit goes
+  // The text begins with the token, in digits that sort like numbers. A newer grant's text stays,
+  // and a text without a digit is replaced.
   const std::string text =
       fmt::format("{:020} {} {}", h.token,
                   h.record.key.empty() ? "-" : percent_encode(h.record.key), last.text(' '));
@@ -228,8 +228,8 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
   operations.push_back(nested(transaction(std::move(newer), {}, {put(key, text)})));
 }
 
-// It also notices changes since the last reply. Nothing waits here: a watch without a reply wakes
-// nobody, and the next renewal begins another one.
+// Watches our own key; the watch also reports changes since the last reply. Nothing waits here: a
+// watch without a reply wakes nobody, and the next renewal begins another one.
 void QueueBackend::watch_own(Held& h) {
   h.watch.emplace(client_.watch(h.key, "", h.seen + 1, true));
   receive(h);

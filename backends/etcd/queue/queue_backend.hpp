@@ -50,25 +50,25 @@ class QueueBackend final : public Backend {
 
   // A grant of this owner, as this process last knew it.
   struct Held {
-    std::string key{};  // where it is
+    std::string key{};  // the key in the store
     FencingToken token = 0;
-    // the lease of its key; an unanswered renewal may have moved the key on
+    // the lease of the key; a renewal without a reply may have moved the key on
     std::int64_t lease = 0;
     Record record;          // `granted` is known, whether or not the store has it
-    std::int64_t seen = 0;  // the revision of the last answer about it
+    std::int64_t seen = 0;  // the revision of the last reply about the key
     // The revision that the last renewal left; 0: there was no renewal.
     std::int64_t modified = 0;
     std::string value{};
     std::string ended{};  // Lease::ended, not written to the value yet
-    // Its own key is watched from a second after the grant on: for a shorter job that would be one
-    // request of four. The timer says when to begin, and when to continue.
+    // The holder watches its own key only from a second after the grant on: for a shorter job the
+    // watch would be one request of four. The timer says when to begin, and when to continue.
     Fd timer{};
     std::optional<Watch> watch{};
-    bool alarm = false;  // has news that were not reported yet
+    bool alarm = false;  // there is news that was not reported yet
   };
   using HeldId = std::pair<std::string, Owner>;
 
-  // The prefix of the contenders' keys for this lock. `name`: in the store.
+  // Returns the prefix of the contenders' keys for this lock. `name`: the lock's name in the store.
   std::string places(const std::string& name) const;
   std::string places(const Key& key) const { return places(name_of(key)); }
   std::string name_of(const Key&) const;
@@ -92,10 +92,10 @@ class QueueBackend final : public Backend {
   Result<Contenders> read(std::string_view what, const Key&, Deadline until);
   // Adds the operations for the last run to those of the removal, or move, that ends the run.
   void add_last_run(Parts& operations, const Lease&, const Held&, const RunEnd&) const;
-  // What is left of a lease, without its lock-delay. Zero or less: it is over.
+  // Returns what is left of a lease, without its lock-delay. Zero or less: it is over.
   Result<Duration> rest(std::int64_t lease, Duration lock_delay, Deadline until);
-  // Applies the operations that `then` returns for the key (nullopt: nothing to do), unless the key
-  // was changed meanwhile; then it repeats. False: `grant` does not hold.
+  // Applies the operations that `then` returns for the key (nullopt: nothing to do). If the key was
+  // changed meanwhile, it repeats. False: `grant` does not hold.
   using Then = std::function<Result<std::optional<Parts>>(const KeyValues&)>;
   Result<bool> change(std::string_view what, const Json& grant, const std::string& key,
                       Deadline until, const Then& then);

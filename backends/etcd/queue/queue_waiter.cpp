@@ -8,7 +8,7 @@ namespace dlock::etcd {
 Result<Progress> QueueWaiter::poll(Duration slice) {
   const Deadline began = Clock::now(), end = later(began, slice);
   sent_at_ = {};
-  if (granted_) {  // called again: with what is left of the lease
+  if (granted_) {  // this is a repeated call: return what is left of the lease
     TRY(kept, backend_.renew(Lease{.key = request_.key, .owner = request_.owner}, request_.ttl));
     if (const auto* k = std::get_if<Kept>(&kept))
       return Progress{Granted{k->lease, -1, backend_.alarm_.get()}};
@@ -17,7 +17,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
   }
   for (bool was_read = false;;) {
     Deadline until = backend_.client_.usual_deadline();
-    if (was_read && read_again_) {  // refused claims: other contenders keep changing the queue
+    if (was_read && read_again_) {  // others keep changing the queue: claims were refused
       const Deadline now = Clock::now();
       if (request_.wait ? now >= end : now >= later(began, backend_.client_.options().op_timeout))
         return request_.wait ? waiting() : give_up("its permits change all the time");
@@ -33,13 +33,13 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     if (!request_.wait) return give_up("");
     if (Clock::now() >= end) return waiting();
     const bool woken = wait_for_watch({end, backend_.client_.options().interrupt_fd});
-    until = backend_.client_.usual_deadline();  // the wait must not use up this request's time
+    until = backend_.client_.usual_deadline();  // the wait must not use up the time of this request
     const bool touch = Clock::now() >= touch_;
     if (!woken && !touch) return waiting();
     if (woken) ++backend_.wakeups_;
     read_again_ = true;  // in case the following fails
     TRY_VOID(keep_place(until));
-    // we are woken most often because it is our turn, which may need a new lease
+    // Most often we are woken because it is our turn, which may need a new lease.
     const bool with_proof = !touch && !proven();
     TRY(done, read_queue(one_decides() ? Scope::newest : Scope::all, with_proof, until));
     read_again_ = false;
@@ -53,7 +53,7 @@ Result<Progress> QueueWaiter::give_up(std::string why) {
   return Progress{Busy{std::move(holder), std::move(why), sent_at_}};
 }
 
-// Keeps the place in the queue alive, when it is due.
+// Keeps the place in the queue alive when that is due.
 Result<void> QueueWaiter::keep_place(Deadline until) {
   if (Clock::now() < touch_) return {};
   TRY_VOID(backend_.client_.keep_alive(attached_, until));
@@ -61,8 +61,8 @@ Result<void> QueueWaiter::keep_place(Deadline until) {
   return {};
 }
 
-// A failed watch wakes nobody. Then we look at the place, at the earliest a second after the watch
-// was made, and begin another watch.
+// A failed watch wakes nobody. Then this reads the queue, at the earliest a second after the watch
+// was made, and begins another watch.
 bool QueueWaiter::wait_for_watch(const Wait& wait) {
   for (;;) {
     const WatchLine line = watch_ ? watch_->next() : WatchLine{};
@@ -144,7 +144,7 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
   attached_ = lease_.id;
   if (answer.succeeded) record_ = at_once;
   for (const KeyValue& kv : answer.range(0)) {
-    // it belongs to an earlier try, or to another connection with our owner
+    // It belongs to an earlier try, or to another connection with our owner.
     if (kv.key != key_) continue;
     revision_ = kv.created;
     attached_ = kv.lease;
@@ -174,7 +174,7 @@ QueueWaiter::Step QueueWaiter::read_queue(Scope whom, bool with_proof, Deadline 
   const std::size_t first = answer.succeeded && with_proof ? 1 : 0;
   const KeyValues& mine = answer.range(first + 1);
   if (mine.empty() || mine.front().created != revision_) {
-    forget_place();  // a new place, at the end
+    forget_place();  // queue again, at the end
     return go_on();
   }
   attached_ = mine.front().lease;
@@ -193,7 +193,7 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
   before_ = std::move(all);
   free_slot_ = lowest_free_slot(before_);
   std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
-  // the newest key belongs to a lock whose name begins with ours, and hides the keys before it
+  // The newest key belongs to a lock whose name begins with ours, and hides the keys before it.
   if (whom == Scope::newest && before_.empty() && !found.empty())
     return read_queue(Scope::all, false, until);
   if (whom == Scope::all) {
@@ -215,7 +215,7 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
 }
 
 // A permit holds once its record has a slot. The slot is written only if nothing below the prefix
-// has changed since the list, so no two permits have the same.
+// has changed since the list was read, so no two permits have the same slot.
 QueueWaiter::Step QueueWaiter::claim(Deadline until) {
   TRY(fresh, backend_.client_.grant("acquire", request_.ttl + request_.lock_delay, until));
   Record mine = record_;
@@ -260,8 +260,8 @@ void QueueWaiter::watch() {
   watched_from_ = Clock::now();
 }
 
-// The key is deleted by its create revision; an enqueue that may still arrive is refused through
-// its lease.
+// Deletes the key by its create revision. If an enqueue may still arrive, its lease is revoked, so
+// it is refused.
 Result<void> QueueWaiter::cancel() {
   const Deadline until = backend_.client_.usual_deadline();
   if (unanswered_.id != 0) {

@@ -88,7 +88,7 @@ Result<std::optional<KeyView>> EphemeralBackend::inspect_name(const std::string&
   return view;
 }
 
-// A node without a session is another program's.
+// A node without a session belongs to another program.
 Result<void> EphemeralBackend::erase(const Key& key) {
   TRY(held, holders(key));
   TRY(s, reader());

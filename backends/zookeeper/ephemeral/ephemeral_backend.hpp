@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipe ephemeral: one ephemeral node is the lock. Contenders that find it watch it, and all
-// of them try again when it is deleted.
+// The recipe ephemeral: one ephemeral node is the lock. Contenders that find the node watch it, and
+// all of them try again when it is deleted.
 #pragma once
 #include <optional>
 #include <string>
@@ -29,8 +29,8 @@ class EphemeralBackend final : public SessionBackend {
   Result<std::vector<Contender>> read(const std::string& path);  // at most one contender
 };
 
-// Interleaving: a create got no reply. The next poll finds a node in the way that belongs to our
-// own session and has our record. So the create succeeded; its lease counts from the next renewal.
+// Interleaving: a create got no reply. The next poll finds a node that belongs to our own session
+// and has our record. So the create succeeded, and its lease counts from the next renewal.
 class EphemeralWaiter final : public SessionWaiter {
  public:
   EphemeralWaiter(EphemeralBackend& backend, Request request, std::string path)
@@ -38,7 +38,7 @@ class EphemeralWaiter final : public SessionWaiter {
 
  private:
   Step turn(Session&, QueueNode&, Deadline end) override;
-  // Reads the node in the way, and watches it from then on. go_on: it is gone, or it is ours.
+  // Reads the node that blocks us, and watches it from then on. go_on: it is gone, or it is ours.
   Step set_watch(Session&, QueueNode&);
   Step wait(Session&, Deadline end);
 

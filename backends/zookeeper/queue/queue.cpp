@@ -38,7 +38,7 @@ std::optional<T> unsigned_digits(std::string_view text) {
   return digits(text) ? parse_number<T>(text) : std::nullopt;
 }
 
-// The server's counter as %010d: 10 digits, or a sign and 9 or 10 digits.
+// Parses the server's counter in the form %010d: 10 digits, or a sign and 9 or 10 digits.
 std::optional<std::int32_t> parse_counter(std::string_view text) {
   const bool negative = text.starts_with('-');
   const std::string_view size = text.substr(negative ? 1 : 0);
@@ -118,14 +118,14 @@ Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) 
       d.slots.push_back(*slot);
     } else if (auto member = parse_member(dialect, name)) {
       d.queue.push_back(std::move(*member));
-      // sequential, so it is in this queue; a node without a number may be a key further down
+      // A sequential node is in this queue; a node without a number may be a key further down.
     } else if (is_sequential(name)) {
       d.foreign = name;
     }
   }
   if (d.queue.empty()) return d;
-  // Orders two nodes by their distance from one origin: a total order with any others. Curator
-  // gives a writer's own read lock the writer's number.
+  // Order two nodes by their distance from one origin, which is a total order whatever the numbers
+  // are. Curator gives a writer's own read lock the writer's number.
   const std::int32_t origin = d.queue.front().number;
   const auto distance = [origin](const Member& m) {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(m.number) -
@@ -145,7 +145,7 @@ const Member* Directory::find(std::string_view name) const {
   return at == queue.end() ? nullptr : &*at;
 }
 
-// dlock's readers and permits hold together; a permit counts every contender before it.
+// dlock's readers and permits hold together. For a permit, every contender before it counts.
 bool runs(const Directory& d, std::size_t at, unsigned limit) {
   const Member& me = d.queue[at];
   const auto end = d.queue.begin() + static_cast<std::ptrdiff_t>(at);
@@ -164,8 +164,8 @@ Verdict decide(const Directory& d, std::string_view name, unsigned limit) {
   Verdict v{What::wait_deletion};
   for (std::size_t i = 0; i < at; ++i) v.ahead += !runs(d, i, limit);
   v.in_the_way = d.queue.front().name;
-  // The last contender before us that excludes us. Watching only this one wakes one waiter per
-  // release.
+  // The last contender before us that excludes us. If we watch only this one, a release wakes one
+  // waiter.
   std::size_t last = at, waits = at;
   for (std::size_t i = 0; i < at; ++i) {
     if (exclude(d.queue[i], *me)) last = i;
@@ -175,7 +175,7 @@ Verdict decide(const Directory& d, std::string_view name, unsigned limit) {
     v.watch = d.queue[last].name;
     return v;
   }
-  // There is no room for a permit. The first permit without room watches the directory; each other
+  // There is no room for a permit. The first permit without room watches the directory; each later
   // one watches the waiting permit before it.
   v.what = waits == at ? What::wait_room : What::wait_turn;
   v.watch = d.queue[waits == at ? at - 1 : waits].name;

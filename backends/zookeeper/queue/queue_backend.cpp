@@ -63,7 +63,7 @@ Result<bool> QueueBackend::find_node(Session& s, QueueNode& p, Deadline until) {
     TRY_VOID(done(s, what, {&get}, until));
     const Reply& found = get.reply();
     if (unknown(found.rc)) return fail(server_error(options_, what, found.rc));
-    // A node of an earlier session of ours is about to go: to take it for ours would be no lock.
+    // A node of an earlier session of ours will soon be deleted, so it is no lock.
     if (found.rc != ZOK || found.stat.owner != s.id()) continue;
     p.set_node(node, found.stat);
     p.mode = member->mode;
@@ -160,7 +160,7 @@ Result<std::optional<KeyView>> QueueBackend::view_of(const std::string& path,
 }
 
 // Lists the directories of keys below `path` whose names begin with `stem`. For native recipes
-// these are the children; for others all nodes that are no queue nodes, at any depth.
+// these are the children. For others they are all nodes, at any depth, that are no queue nodes.
 Result<void> QueueBackend::walk(Session& s, const std::string& path, std::string_view stem,
                                 std::vector<std::string>& paths) {
   TRY(list, answer(s, "list", s.children(path == "/" ? path : path.substr(0, path.size() - 1)),
@@ -204,7 +204,7 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
   return std::move(view);
 }
 
-// Removes the directory, and what it has of our recipe, also of sessions that have not ended.
+// Removes the directory, and what our recipe has in it, also of sessions that have not ended.
 // Anything else in it stays.
 Result<void> QueueBackend::erase(const Key& key) {
   TRY(path, path_of(options_, key));

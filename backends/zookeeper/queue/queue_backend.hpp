@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recipes sequential, curator and kazoo: a directory per key, with an ephemeral sequential node
-// per contender. The lowest number holds; each other contender watches one node before it. The
-// recipes differ in names (queue.hpp); only sequential has shared mode, permits and lock-delay.
+// per contender. The lowest number holds; each other contender watches one node before its own. The
+// recipes differ in names (queue.hpp). Only sequential has shared mode, permits and lock-delay.
 #pragma once
 #include "zookeeper/queue/queue.hpp"
 #include "zookeeper/records.hpp"
@@ -22,7 +22,7 @@ class QueueBackend final : public SessionBackend {
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
 
   Dialect dialect() const noexcept { return dialect_; }
-  // The data of a new directory: the full key, if the name in the store is a shortened one.
+  // Returns the data of a new directory: the full key, if the name in the store is shortened.
   std::string directory_data(const Key&) const;
   Error foreign(const Key&, std::string_view node) const;
   Error too_new(const std::string& node, unsigned layout) const;
@@ -37,19 +37,19 @@ class QueueBackend final : public SessionBackend {
  private:
   struct Queue {  // a queue as it is now
     bool exists = false;
-    std::string key;  // the full key, if the directory's name is a shortened one
+    std::string key;  // the full key, if the directory's name is shortened
     Directory directory;
     std::vector<Contender> contenders;  // in order
   };
   Result<Queue> read(Session&, const std::string& path);
-  // The note of --once-per as an up-to-date server has it, and its version if the node exists.
+  // The record of --once-per as an up-to-date server has it, and its version if the node exists.
   struct Note {
     std::optional<RunStart> start;
     std::optional<std::int32_t> version;
   };
   Result<Note> read_note(Session&, const std::string& path, Deadline until);
   Result<std::int64_t> leader_time(Session&, const std::string& path, Deadline until);
-  // The node of the grant; nullopt: the grant is not in force.
+  // Returns the node of the grant; nullopt: the grant is not in force.
   Result<std::optional<std::string>> granted_node(Session&, const Lease&, Deadline until);
   Result<void> walk(Session&, const std::string& path, std::string_view stem,
                     std::vector<std::string>& paths);

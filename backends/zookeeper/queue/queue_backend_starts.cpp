@@ -36,7 +36,7 @@ Result<std::int64_t> QueueBackend::leader_time(Session& s, const std::string& pa
   const Session::Call gone = s.remove(node);
   TRY_VOID(answer(s, "look", std::move(made), until, {ZNOAUTH, ZNONODE}));
   TRY_VOID(done(s, "look", {&gone}, until));
-  // a client that may not write here, or before the first lock, cannot start anything, either
+  // A client that may not write here, or comes before the first lock, cannot start anything either.
   return s.leader_time().value_or(wall_micros());
 }
 

@@ -87,7 +87,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
     return fail(e);
   }
   const Verdict v = decide(at.directory, name_of(p.node), request_.limit);
-  // an operator removed our node, or everything: queue again, at the end
+  // An operator removed our node, or everything: queue again, at the end.
   if (v.what == Verdict::What::missing) {
     backend_.renew_owner(request_);
     return go_on;
@@ -102,7 +102,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
   return wait(at, v, end);
 }
 
-// It is our turn. If the create has just been committed, it needs no second proof.
+// It is our turn. If the create has just been committed, the session needs no second proof.
 QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
   Session& s = at.session;
   QueueNode& p = at.place;
@@ -162,8 +162,8 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
     s.forget(watch_);
     watch_ = s.new_watch();
     watched_.clear();
-    // A queue node has no children, so a watch on its children fires only at its deletion; a watch
-    // on its data also fires when a permit is granted.
+    // A queue node has no children, so a watch on its children fires only when the node is deleted.
+    // A watch on its data also fires when a permit is granted.
     const Session::Call set =
         v.what == What::wait_turn ? s.get(target, watch_) : s.children(target, watch_);
     TRY_VOID(backend_.done(s, "watch", {&set}, backend_.op_deadline()));
@@ -182,7 +182,7 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
     }
     const auto record = v.what == What::wait_turn ? NodeRecord::parse(r.text) : std::nullopt;
     if (record && record->slot && watched_data_ != target) {
-      // once: with another limit than ours, it may hold a permit that we cannot have
+      // Read it once: with another limit than ours, it may hold a permit that we cannot have.
       watched_data_ = target;
       list_.reset();
       return go_on;
@@ -210,7 +210,7 @@ QueueWaiter::Step QueueWaiter::waiting(Session* s, QueueNode& p, const Verdict& 
   return Progress{std::move(w)};
 }
 
-// For display: an unknown holder is not an error, but data of a newer layout is.
+// For display. An unknown holder is not an error, but data of a newer layout is.
 std::optional<HolderView> QueueWaiter::holder(Session& s, const std::string& name) {
   if (name == holder_name_) return holder_;
   const Session::Call get = s.get(path_ + '/' + name);

@@ -9,8 +9,8 @@
 
 namespace dlock::zookeeper {
 
-// A list of the directory, with the node and session that asked for it. It decides about this node
-// in this session only, and only while the connection that it came by lasts.
+// A list of the directory, with the node and session that asked for it. The list decides only about
+// this node in this session, and only while its connection lasts.
 struct List {
   std::vector<std::string> names;
   std::string node;
@@ -20,8 +20,8 @@ struct List {
   static List of(const Session&, const QueueNode&, std::vector<std::string> names);
 };
 
-// A place's position in its queue. Every decision by a list takes a Standing, so it can never use
-// the list of another node or session. A Standing lasts for one step.
+// The position of a place in its queue. Every decision by a list takes a Standing, so it can never
+// use the list of another node or session. A Standing is valid for one step.
 class Standing {
  public:
   // nullopt: this list does not decide about the place
@@ -75,11 +75,11 @@ class QueueWaiter final : public SessionWaiter {
   std::optional<List> list_;  // as new as our last event
   bool waited_ = false;       // since our node was made: its creation is no proof any more
   Deadline entered_{};        // before the create was sent
-  // what watch_ is on; empty: nothing
+  // what watch_ watches; empty: nothing
   std::string watched_, watched_data_;
   std::string holder_name_;
   std::optional<HolderView> holder_;
-  std::optional<Error> too_new_;  // the node in the way was written by a newer dlock
+  std::optional<Error> too_new_;  // a newer dlock wrote the node that blocks us
 };
 
 }  // namespace dlock::zookeeper

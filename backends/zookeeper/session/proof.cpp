@@ -4,7 +4,7 @@
 
 namespace dlock::zookeeper {
 
-// An eighth more than half a tick: the leader's loop takes time, too.
+// This is an eighth more than half a tick, because the leader's loop takes time, too.
 Duration half_tick(Duration timeout, Duration tick) noexcept {
   if (tick <= Duration{}) tick = timeout / 2;
   return tick / 2 + tick / 16;
@@ -20,9 +20,9 @@ void Proof::attached(Deadline sent, Deadline answered, Duration timeout) {
 
 void Proof::note_answer(Deadline sent, Deadline answered) {
   if (timeout_ == Duration{} || sent < attached_.answered) return;
-  // Replies come in the order of the requests. Those close together are as good as one.
+  // Replies come in the order of the requests. Of replies that are close together, one is enough.
   if (sent - answers_.back().sent >= timeout_ / 64) answers_.push_back({sent, answered});
-  // Of those half a tick old only the newest matters to later ones.
+  // Of the replies that are half a tick old, later requests need only the newest.
   const Deadline before = sent - half_tick(timeout_, tick_);
   const auto old = std::find_if(answers_.begin(), answers_.end(),
                                 [&](const Answered& j) { return j.answered > before; });

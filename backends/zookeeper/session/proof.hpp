@@ -46,11 +46,11 @@ namespace dlock::zookeeper {
 
 class Proof {
  public:
-  // tick 0: unknown; assumes the largest tick that a server with default limits can have with this
-  // timeout, which is half of it.
+  // tick 0: unknown. Then it assumes half of the timeout, the largest tick that a server with
+  // default limits can have with it.
   explicit Proof(Duration tick) : tick_(tick) {}
 
-  // The session was created, or resumed, by a request sent at `sent`: the proof begins again.
+  // The session was created, or resumed, by a request sent at `sent`. The proof begins again.
   void attached(Deadline sent, Deadline answered, Duration timeout);
   void note_answer(Deadline sent, Deadline answered);  // the server answered a request
   void committed(Deadline sent, Deadline answered);    // a write was committed
@@ -65,8 +65,8 @@ class Proof {
   Duration tick_, timeout_{};
   Deadline until_{};
   Answered attached_{};
-  // candidates for j, in ascending order, thinned out; they reach as far back as a later write may
-  // need
+  // Candidates for j, in ascending order, thinned out. They reach as far back as a later write may
+  // need.
   std::vector<Answered> answers_;
   std::vector<Answered> waiting_;  // writes as i, in ascending order; `sent` is that of their j
 };
@@ -74,14 +74,14 @@ class Proof {
 // How old j must be when i is sent. tick 0: unknown.
 Duration half_tick(Duration timeout, Duration tick) noexcept;
 
-// The start rule's L for a session of ttl and lock-delay together, whose deadline is the proven end
-// less the lock-delay: what renewals L/3 apart prove in any case. j is of the last renewal that was
-// at least half a tick earlier, so it is at most half a tick and L/3 old: L = ttl - half a tick -
-// L/3 - drift of the session. tick 0: unknown.
+// Returns L of the start rule, for a session of ttl and lock-delay together whose deadline is the
+// proven end less the lock-delay. L is what renewals at intervals of L/3 prove in any case. j
+// belongs to the last renewal that was at least half a tick earlier, so it is at most half a tick
+// and L/3 old: L = ttl - half a tick - L/3 - drift of the session. tick 0: unknown.
 Duration proven_of(Duration ttl, Duration lock_delay, Duration tick) noexcept;
 
-// How often the server must hear from a waiting session, so that two writes prove enough when its
-// turn comes. (They prove L if this interval is at most L/3; otherwise the session is resumed.)
+// How often a waiting session must send something, so that two writes prove enough when its turn
+// comes. (They prove L if this interval is at most L/3; otherwise the session is resumed.)
 constexpr Duration beat_of(Duration ttl) noexcept { return ttl / 12; }
 
 }  // namespace dlock::zookeeper

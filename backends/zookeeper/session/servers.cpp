@@ -8,8 +8,8 @@
 namespace dlock::zookeeper {
 namespace {
 
-// How long one name's addresses wait for those of the other names, so that not all clients use the
-// server whose name resolves fastest (RFC 8305's Resolution Delay).
+// How long the addresses of one name wait for those of the other names. Otherwise all clients would
+// use the server whose name resolves fastest (RFC 8305's Resolution Delay).
 constexpr Duration company = std::chrono::milliseconds{50};
 
 unsigned port_of(const Address& a) {

@@ -19,9 +19,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Lets one process at a time use a session: two would disconnect each other for ever. An abstract
-// socket name is free again when its process ends, however it ends. (Processes on other machines
-// are not held off; they see the same error as with every broken connection.)
+// Lets only one process at a time use a session, because two would disconnect each other for ever.
+// An abstract socket name is free again when its process ends, however it ends. (Processes on other
+// machines are not held off; they see the same error as with every broken connection.)
 Fd await_turn(std::int64_t session, Deadline until) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -49,7 +49,7 @@ Session::Session(const Options& o, Duration timeout, const std::optional<Ticket>
                  Duration lock_delay)
     : options_(o),
       requested_(timeout),
-      // Leaves a silent server sooner than the library would, which gives it two thirds of the
+      // Leaves a silent server sooner than the library, which gives the server two thirds of the
       // timeout.
       patience_(std::max<Duration>(
           100ms, std::min<Duration>((timeout - lock_delay) / 10, o.connect_timeout))),
@@ -75,7 +75,7 @@ Result<void> Session::set_servers(const std::string& servers) {
                            id.client_id != 0 ? &id : nullptr, this, 0);
   if (!handle_) return fail(Errc::unavailable, "{}: no session with {}", options_.where, servers);
   servers_ = servers;
-  // the names are looked up again when a connection is lost, not whenever a socket is checked
+  // Names are looked up again when a connection is lost, and not whenever a socket is checked.
   zoo_set_servers_resolution_delay(handle_, -1);
   log_in();
   return {};
@@ -93,7 +93,7 @@ void Session::log_in() {
 Session::~Session() {
   if (!handle_) return;
   if (keep_) drop();
-  zookeeper_close(handle_);  // this answers every open Call
+  zookeeper_close(handle_);  // every open Call gets its reply here
 }
 
 Session::State Session::state() const {
@@ -147,7 +147,7 @@ int Session::alarm_fd() {
   return alarm_.get();
 }
 
-// Watch a connected socket only: a socket that fails to connect would stay readable.
+// Watch only a connected socket: a socket that fails to connect would stay readable.
 void Session::watch_socket() {
   if (!alarm_ || fd_ < 0 || state() != State::connected) return;
   epoll_event e{.events = EPOLLIN, .data = {}};
@@ -202,7 +202,7 @@ Result<void> Session::connect(Deadline until, int interrupt_fd) {
     turn_ = await_turn(resumed_.id, std::min(until, later(Clock::now(), options_.op_timeout)));
     if (!turn_) return unavailable("another process is using this handle");
   }
-  listen(Deadline{});  // take what has arrived meanwhile: events, or the end of the connection
+  listen(Deadline{});  // take the events that have arrived meanwhile, or the end of the connection
   std::optional<Servers> servers;
   while (state() == State::connecting) {
     if (fd_ < 0) {
@@ -227,7 +227,7 @@ Result<void> Session::connect(Deadline until, int interrupt_fd) {
 void Session::drop() {
   if (!handle_ || fd_ < 0) return;
   ::shutdown(fd_, SHUT_RDWR);
-  // Handle what the server had already sent, and then the end of the connection.
+  // Handle first what the server had already sent, and then the end of the connection.
   const std::uint64_t connection = connection_;
   for (int turns = 0; turns < 1000 && fd_ >= 0 && connection_ == connection; ++turns) {
     const int was = zoo_state(handle_);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session with an ensemble, on the library's single-threaded interface. It uses no thread but
-// the caller's. Nothing happens unless the caller waits here, and every wait has an end. So a
-// session that is not renewed ends, as a lease does; and a connection can be left without ending
+// One session with an ensemble, on the library's single-threaded interface. It uses only the
+// caller's thread. Nothing happens unless the caller waits here, and every wait has an end. So a
+// session that is not renewed ends, as a lease does, and a connection can be left without ending
 // its session.
 //
-// Requests are sent at once and answered in order. A Call may be dropped before its reply.
-// Callbacks only store what arrived.
+// Requests are sent at once, and replies come in their order. A Call may be dropped before its
+// reply. Callbacks only store what arrived.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -26,7 +26,7 @@ struct _zhandle;
 namespace dlock::zookeeper {
 
 struct NodeStat {
-  // czxid: the transaction that created it. owner: the session it ends with; 0: none.
+  // czxid: the transaction that created the node. owner: the session with which it ends; 0: none.
   std::int64_t czxid = 0, owner = 0;
   std::int32_t version = 0;  // the version of its data
   std::int64_t mtime = 0;    // when these were written, by the leader's clock, in ms since 1970
@@ -38,9 +38,9 @@ struct Reply {
   std::string text;                // the path that was created, or the node's data
   std::vector<std::string> names;  // children
   NodeStat stat;
-  Deadline sent{};  // when the request was sent, or just before
+  Deadline sent{};  // when the request was sent, or a little earlier
 };
-// Whether the outcome is unknown: there was no reply, or the connection broke.
+// Returns whether the outcome is unknown: there was no reply, or the connection broke.
 bool unknown(int rc) noexcept;
 // The error for a reply that is neither ZOK nor expected.
 Error server_error(const Options&, std::string_view operation, int rc);
@@ -60,12 +60,12 @@ inline Duration whole_ms(Duration d) { return std::chrono::ceil<std::chrono::mil
 
 class Session {
  public:
-  // Sends nothing yet. `timeout` is the requested one. It includes a lock-delay, which is no reason
-  // to be more patient with a silent server.
+  // Sends nothing yet. `timeout`: the timeout to request. It includes a lock-delay, which is no
+  // reason to be more patient with a silent server.
   Session(const Options&, Duration timeout, const std::optional<Ticket>& = std::nullopt,
           Duration lock_delay = {});
-  // With keep(): leaves the connection and lets the session live on. Otherwise closes the session,
-  // as far as it is connected.
+  // After keep() it leaves the connection and lets the session live on. Otherwise it closes the
+  // session, if there is a connection.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -75,7 +75,7 @@ class Session {
 
   enum class State { connecting, connected, expired, denied };
   State state() const;
-  // Whether it is useless from now on.
+  // Returns whether the session is useless from now on.
   bool over() const { return state() == State::expired || state() == State::denied; }
   bool connected() const { return state() == State::connected; }
   std::int64_t id() const;
@@ -83,21 +83,21 @@ class Session {
   Duration requested() const noexcept { return requested_; }
   // the negotiated timeout; valid once connected
   Duration timeout() const;
-  // For longer than `timeout`, servers have ended each connection instead of answering. They do not
+  // For longer than `timeout`, servers have ended each connection instead of replying. They do not
   // serve now, or have seen less than we have: their store is older, or empty. (An empty store
   // would turn this Session away for ever, but not a new Session with this one's ticket.)
   bool turned_away() const;
-  // numbers connections in this process: facts from an earlier connection may be old
+  // Numbers connections in this process. Facts from an earlier connection may be old.
   std::uint64_t connection() const noexcept { return connection_; }
   const Proof& proof() const noexcept { return proof_; }
   int alarm_fd();  // readable when the server has sent data
-  // The leader's clock in microseconds since 1970, as a write of the last minute reported it; too
-  // low by the transit time of that reply. It sends no request.
+  // Returns the leader's clock in microseconds since 1970, as a write of the last minute reported
+  // it. It is too low by the transit time of that reply. It sends no request.
   std::optional<std::int64_t> leader_time() const;
 
-  // Returns when it is connected, as far as this shows without a request. Looks the servers' names
-  // up again each time. Errc::unavailable: not connected at `until` (nothing was sent), or
-  // interrupted; Errc::denied. An expired session is no error: check state().
+  // Returns when it is connected, as far as this shows without a request. It looks the servers'
+  // names up again each time. Errc::unavailable: it was not connected at `until`, so nothing was
+  // sent, or it was interrupted. Errc::denied. An expired session is no error: check state().
   Result<void> connect(Deadline until, int interrupt_fd = -1);
 
   // Handles events until one has arrived, `until` is over, or interrupt_fd is readable. Without a
@@ -139,8 +139,8 @@ class Session {
   Call acl(const std::string& path);
   Call multi(const std::vector<Op>&);
 
-  // Waits for these calls. False: no reply by `until`. Then the connection has been dropped, so
-  // none of the requests can be carried out later unnoticed.
+  // Waits for these calls. False: no reply came by `until`. Then the connection has been dropped,
+  // so none of the requests can be carried out later unnoticed.
   bool finish(std::initializer_list<const Call*>, Deadline until);
 
   WatchId new_watch();
@@ -172,13 +172,13 @@ class Session {
   std::string servers_;                    // the addresses that the library has
   int fd_ = -1;                            // the library's
   Deadline attempt_at_{};                  // when it began to connect
-  Deadline turned_away_at_ = no_deadline;  // the first time since the last connection
+  Deadline turned_away_at_ = no_deadline;  // the first such time since the last connection
   std::uint64_t connection_ = 0, news_ = 0;
   std::int64_t written_ = 0;  // NodeStat::mtime of the last write
   Deadline written_at_{};     // when its answer came
   std::map<WatchId, bool> watches_;
   Fd alarm_;
-  Fd turn_;  // only one process at a time may be connected to a resumed session
+  Fd turn_;  // locked, because only one process at a time may be connected to a resumed session
 };
 
 }  // namespace dlock::zookeeper

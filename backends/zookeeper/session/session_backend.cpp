@@ -38,8 +38,8 @@ SessionSlot& SessionBackend::line(const std::optional<Owner>& owner, Duration tt
                             : lines_.emplace_back(SessionSlot{owner, ttl, lock_delay, nullptr});
 }
 
-// Ends a session, unless one of its grants is not released yet, also a grant with a lock-delay
-// whose release got no reply.
+// Ends a session, unless one of its grants is not released yet. A grant with a lock-delay whose
+// release got no reply is not released either.
 void SessionBackend::end_session(SessionSlot& l) {
   if (!l.session) return;
   const auto on = [&](const QueueNode& p) { return p.line == &l && lives(p) && !p.node.empty(); };
@@ -47,7 +47,7 @@ void SessionBackend::end_session(SessionSlot& l) {
     return on(p) && p.granted() && (!p.given_up || p.lock_delay > Duration{});
   });
   l.session->keep(holds || l.resumed);
-  for (const QueueNode& p : places_)  // the session lives on, but waiters in it must not
+  for (const QueueNode& p : places_)  // the session lives on, but its waiters must not
     if (holds && on(p) && !p.granted() && l.session->connected()) l.session->remove(p.node);
   closed_requests_ += l.session->requests;
   l.session.reset();
@@ -106,8 +106,8 @@ Result<Session*> SessionBackend::reader() {
   return connected(l, later(Clock::now(), options_.connect_timeout), -1);
 }
 
-// Resumes the same session with a shorter timeout than it was created with, or with its first one
-// again. The resume is like that of another process, at a server that may have seen less. Watches
+// Resumes the same session with a shorter timeout than it was created with, or with its first
+// timeout again. It is resumed as by another process, at a server that may have seen less. Watches
 // and open calls end.
 Result<void> SessionBackend::retime(SessionSlot& l, Duration timeout) {
   const Ticket ticket = l.session->ticket();
@@ -201,8 +201,8 @@ void SessionBackend::watch(Session& s, QueueNode& p) {
   p.reading = s.get(p.node, p.watch);
 }
 
-// The reply for a watched node that nobody has touched is no news; a missing reply is none yet; an
-// error is a change.
+// If nobody has touched a watched node, its reply is no news. A reply that is missing is none yet.
+// An error is a change.
 bool SessionBackend::alarmed(const Lease& lease) {
   const QueueNode* p = find_place(lease.key, lease.owner);
   if (!p || !lives(*p)) return true;
@@ -248,8 +248,8 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
   if (!p) return Released::was_not_held;
   p->given_up = true;
   SessionSlot& l = *p->line;
-  // The lease has run out: the holder has vanished, and its lock-delay runs until the session,
-  // which nobody keeps alive any more, ends.
+  // The lease has expired, so the holder has vanished. Its lock-delay runs until the session, which
+  // nobody renews any more, ends.
   if (p->lock_delay > Duration{} && p->until != Deadline{} && Clock::now() >= p->until) {
     close(l);
     return Released::was_not_held;
@@ -333,7 +333,7 @@ Result<Released> SessionBackend::force_release(const Key& key, std::optional<Fen
   return result;
 }
 
-// There is no `held`. A node has the times of its creation (the owner joined the queue) and of its
+// `held` stays empty. A node has the times of its creation (the owner joined the queue) and of its
 // last data (a revocation, another ttl), by the leader's clock. Nothing records when the grant
 // came, and no reply has the servers' present time.
 HolderView SessionBackend::view(const NodeStat& stat, std::string_view data, Mode mode) {
@@ -343,7 +343,7 @@ HolderView SessionBackend::view(const NodeStat& stat, std::string_view data, Mod
   if (const auto r = NodeRecord::parse(data)) {
     v.id = r->id;
     v.slot = r->slot.value_or(0);
-    v.remaining = r->timeout;  // from its last heartbeat, which only the leader knows
+    v.remaining = r->timeout;  // counted from its last heartbeat, which only the leader knows
     v.who = r->who;
   }
   return v;

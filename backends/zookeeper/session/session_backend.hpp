@@ -14,27 +14,27 @@
 
 namespace dlock::zookeeper {
 
-// A session and its owner. Attached locks of a Backend with the same times share one session; a
-// detached lease has its own, which its handle names. A session is created for the ttl and
-// lock-delay of its locks together, and is resumed with the same timeout: a new leader tracks it by
-// the first one.
+// A session and its owner. Attached locks of a Backend with the same times share one session. A
+// detached lease has its own session, which its handle names. A session is created for the ttl and
+// lock-delay of its locks together, and is always resumed with the same timeout, because a new
+// leader tracks it by the first timeout.
 struct SessionSlot {
   std::optional<Owner> owner;  // detached
   Duration ttl{}, lock_delay{};
   std::unique_ptr<Session> session;  // null: there is none yet, or it is over
-  // resumed by a handle: it may hold other keys, so it is never closed, and ends by its timeout
+  // A handle resumed it. It may hold other keys, so it is never closed, and ends by its timeout.
   bool resumed = false;
 
   Duration timeout() const { return ttl + lock_delay; }
 };
 
-// What is known about a Place's node.
+// What is known about the node of a QueueNode.
 enum class NodeState {
   none,
   unclear,    // a create got no reply: there may be one
   waiting,    // it is in its queue
   granted,    // it holds
-  releasing,  // it held, and its release got no reply
+  releasing,  // it held, and no reply has confirmed its release
 };
 
 // Our node in one queue.
@@ -43,7 +43,7 @@ struct QueueNode {
   Owner owner;
   Mode mode = Mode::exclusive;
   Duration ttl{};
-  Duration lock_delay{};  // how much longer than its lease the session lasts
+  Duration lock_delay{};  // how much longer the session lasts than its lease
   Deadline until{};       // what was said last of its lease
   bool attached = true;
   SessionSlot* line = nullptr;
@@ -55,11 +55,11 @@ struct QueueNode {
   std::optional<unsigned> slot{};  // the permit that is ours
   WatchId watch = 0;               // on the node itself, while it holds
   Session::Call reading;           // the request that set it, perhaps without an answer yet
-  // released, cancelled or left, answered or not: its owner must not be used again
+  // Released, cancelled or left, with a reply or without: its owner must not be used again.
   bool given_up = false;
 
   bool granted() const { return node_state >= NodeState::granted; }
-  // Restored servers give a czxid again, and may know our session, so the session is compared, too.
+  // A restored server may repeat a czxid, and may know our session: compare the session, too.
   bool is(const NodeStat& stat) const { return stat.token() == token && stat.owner == session; }
   void set_node(std::string path, const NodeStat& stat) {
     node_state = NodeState::waiting;
@@ -102,45 +102,45 @@ class SessionBackend : public Backend {
   // Returns the session for a request, connected. Errc::usage: the ensemble does not allow a
   // session for its ttl and lock-delay.
   Result<SessionSlot*> line_for(const Request&, Deadline until, int interrupt_fd);
-  // A session for reading, with any timeout.
+  // Returns a session for reading, with any timeout.
   Result<Session*> reader();
-  // The place of this owner; a new one if there is none.
+  // Returns the place of this owner, or a new place if it has none.
   QueueNode& place_for(const Request&);
   QueueNode* find_place(const Key&, const Owner&);
-  bool lives(const QueueNode&) const;  // whether its session is the one in which it was created
+  bool lives(const QueueNode&) const;  // whether the session that created it lives
   void forget(QueueNode&);
   Lease lease_of(const QueueNode&, Deadline sent) const;
   static Ticket ticket_of(const QueueNode&);
-  // Uses a grant only when the session is proven for the start rule's time: by the write sent at
-  // `sent`, by more writes, or by resuming the session. Lost: the place is removed.
+  // Uses a grant only when the session is proven for the time of the start rule: by the write sent
+  // at `sent`, by more writes, or by resuming the session. Lost: the place is removed.
   Result<Renewal> prove(QueueNode&, Deadline sent);
-  // Reads a place's node, and watches it from then on. Nobody needs to wait for the reply:
-  // alarmed() judges it.
+  // Reads a place's node, and watches it from then on. The caller need not wait for the reply:
+  // alarmed() reads it.
   void watch(Session&, QueueNode&);
 
   // Creates the directory `path` and its parents.
   Result<void> make_directory(Session&, const std::string& path, const std::string& data,
                               Deadline until, bool container = true);
 
-  // Call it before a node is created: removes this Backend's abandoned nodes of the key. True:
-  // there were some, and a session may be over. An Error: whether they are gone is unknown.
+  // Call it before a node is created: it removes this Backend's abandoned nodes of the key. True:
+  // there were some, and a session may be over. An Error: it is unknown whether they are gone.
   Result<bool> settle(const Key&);
-  // Gives the place another owner, so that requests sent under the old owner, answered or not, do
-  // not affect it. A detached lease keeps its owner: its handle has one owner for all its keys.
+  // Gives the place another owner, so that requests under the old owner, with or without a reply,
+  // do not affect it. A detached lease keeps its owner: its handle has one owner for all its keys.
   void renew_owner(Request&);
 
-  // Deletes the node of a place that is not granted, or whose create got no reply, if it exists.
+  // Deletes the node, if it exists, of a place that is not granted, or whose create got no reply.
   // The place stays, without a node.
   Result<void> leave(QueueNode&);
   // Finds a place's node in its session, if this Backend did not create it, or does not know that
   // it did because the reply was lost. False: there is none.
   virtual Result<bool> find_node(Session&, QueueNode&, Deadline until) = 0;
 
-  // Waits for calls of an operation. Errc::timed_out: no reply; or a denial, if the credential's
-  // file has changed since: the next try uses the new one.
+  // Waits for the calls of an operation. Errc::timed_out: no reply came; or the server denied the
+  // calls, but the credential's file has changed since, and the next try uses the new credential.
   Result<void> done(Session&, std::string_view what, std::initializer_list<const Session::Call*>,
                     Deadline until);
-  // Returns the reply to a call. An Error, too, for any result but ZOK and `also`.
+  // Returns the reply to a call. A result other than ZOK and `also` is an Error, too.
   Result<Reply> answer(Session&, std::string_view what, Session::Call, Deadline until,
                        std::initializer_list<int> also = {});
   static HolderView view(const NodeStat&, std::string_view data, Mode);
@@ -151,7 +151,7 @@ class SessionBackend : public Backend {
   virtual std::vector<Op> release_ops(const std::string& node, std::optional<unsigned>) const {
     return {{Op::Kind::remove, node}};
   }
-  // whether another client's node can have the name that ours had
+  // returns whether another client's node can have the name that ours had
   virtual bool names_recur() const { return false; }
   // A node that represents a client at a key.
   struct Contender {
@@ -161,7 +161,7 @@ class SessionBackend : public Backend {
     Mode mode = Mode::exclusive;
     bool holds = true;
   };
-  // The current holders, as an up-to-date server sees them.
+  // Returns the current holders, as an up-to-date server sees them.
   virtual Result<std::vector<Contender>> holders(const Key&) = 0;
   virtual bool is_of(const Contender&, const Owner&) const = 0;
   // `key`: empty if only the store has the full key.
@@ -178,7 +178,7 @@ class SessionBackend : public Backend {
   void record_timeout(Session&, QueueNode&, std::string_view data, Duration timeout,
                       Deadline until);
   SessionSlot& line(const std::optional<Owner>&, Duration ttl, Duration lock_delay);
-  // Returns the session, connected: a new one if there is none or the old one is over.
+  // Returns the session, connected. If there is none, or the old one is over, it is new.
   Result<Session*> connected(SessionSlot&, Deadline until, int interrupt_fd);
   void end_session(SessionSlot&);
   Result<int> try_a_lock(Session&);  // the library's result

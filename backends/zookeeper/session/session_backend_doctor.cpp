@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Can this ensemble keep locks safely? Facts that a client can see, and those of the servers'
-// four-letter words, if enabled.
+// Checks whether this ensemble can keep locks safely, by facts that a client can see, and by the
+// servers' four-letter words, if enabled.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -22,7 +22,7 @@ using Level = Finding::Level;
 
 namespace {
 
-// Sends one request and reads the reply, after which the server closes. Empty: no reply in time.
+// Sends one request and reads the reply; then the server closes. Empty: no reply came in time.
 std::string query(const Url::Host& at, std::string_view command) {
   const Deadline until = later(Clock::now(), 1s);
   const auto addresses = look_up(at.name, at.port.value_or(0), until);
@@ -125,8 +125,8 @@ void servers(const Options& o, Findings& found) {
 
 }  // namespace
 
-// Creates the nodes of a lock, and those above it that are missing, and removes them, all in one
-// transaction: nobody else ever sees them.
+// Creates the nodes of a lock, and missing nodes above them, and removes them. All this is one
+// transaction, so nobody else ever sees the nodes.
 Result<int> SessionBackend::try_a_lock(Session& s) {
   const std::string key = options_.root + "doctor-" + Owner::random().hex();
   std::vector<Op> ops;
@@ -150,7 +150,7 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
   Findings found;
   servers(options_, found);
 
-  // A write that changes nothing: it goes through the leader and a majority, or fails.
+  // A write that changes nothing: it passes through the leader and a majority, or fails.
   const Deadline sent = Clock::now();
   const Session::Call write = s.multi({{Op::Kind::check, "/"}});
   const bool quorum = s.finish({&write}, op_deadline()) && write.reply().rc == ZOK;

@@ -90,7 +90,7 @@ Result<void> SessionBackend::make_directory(Session& s, const std::string& path,
   for (const Session::Call& c : above)  // the first error says most
     if (rc == ZNONODE && c.done() && c.reply().rc != ZOK && c.reply().rc != ZNODEEXISTS)
       rc = c.reply().rc;
-  if (rc == ZNONODE) return {};  // its parent was deleted just now: the next try creates it
+  if (rc == ZNONODE) return {};  // its parent has just been deleted: the next try creates it
   Error e = server_error(options_, "make the directory " + path, rc);
   if (e.code == Errc::protocol) e.code = Errc::cannot_create;
   return fail(std::move(e));
@@ -140,8 +140,8 @@ Result<void> SessionBackend::leave(QueueNode& p) {
   return {};
 }
 
-// The place of a lease: one of this Backend, or (by its ticket) one that another process took.
-// Null: not held.
+// Returns the place of a lease: one of this Backend or, by its ticket, one of another process.
+// Null: the lease is not held.
 Result<QueueNode*> SessionBackend::ours(const Lease& lease, Deadline until) {
   if (QueueNode* p = find_place(lease.key, lease.owner)) {
     if (!lives(*p) || p->node.empty()) {

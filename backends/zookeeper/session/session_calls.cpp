@@ -77,7 +77,7 @@ struct Session::Callbacks {
                                       acl->data[i].perms));
     });
   }
-  // The context is a number, because the library may call when the watch's owner is gone.
+  // The context is a number, because the library may call this when the watch's owner is gone.
   static void node(zhandle_t* handle, int type, int, const char*, void* context) {
     if (type == ZOO_SESSION_EVENT) return;
     auto* self = static_cast<Session*>(const_cast<void*>(zoo_get_context(handle)));
@@ -98,7 +98,7 @@ int size_of(const std::string& data) { return static_cast<int>(data.size()); }
 
 }  // namespace
 
-// Sends nothing without a connection: the library would keep the request for the next one.
+// Sends nothing without a connection, because the library would keep the request for the next one.
 template <class Request>
 Session::Call Session::send(bool write, Request request) {
   ++requests;
@@ -184,7 +184,7 @@ Session::Call Session::multi(const std::vector<Op>& ops) {
 }
 
 std::optional<std::int64_t> Session::leader_time() const {
-  // after that the clock may have been set, or another leader leads
+  // After that time the clock may have been set, or another leader may lead.
   constexpr Duration longest{60'000'000};
   const Duration since = std::chrono::duration_cast<Duration>(Clock::now() - written_at_);
   if (written_ == 0 || since > longest) return std::nullopt;

@@ -4,7 +4,7 @@
 namespace dlock::zookeeper {
 
 namespace {
-constexpr unsigned most_breaks = 2;  // in one poll; with more, the caller must know
+constexpr unsigned most_breaks = 2;  // in one poll; after more, the caller must learn of it
 }
 
 SessionWaiter::~SessionWaiter() {
@@ -68,8 +68,8 @@ Session::Wake SessionWaiter::listen(Session& s, const std::string& path, Deadlin
   for (;;) {
     const Deadline now = Clock::now();
     if (now >= beat_) {
-      // The library leaves a silent server after two thirds of the session's timeout, which may be
-      // much longer than the ttl.
+      // Send something often: the library leaves a silent server after two thirds of the session's
+      // timeout, which may be much longer than the ttl.
       if (beaten_.done()) beaten_ = s.exists(path);
       else if (now - beaten_.reply().sent > request_.ttl * 2 / 3) s.drop();
       beat_ = later(now, pace);

@@ -18,28 +18,28 @@ class SessionWaiter : public Waiter {
 
   SessionWaiter(SessionBackend& base, Request request)
       : request_(std::move(request)), base_(base) {}
-  // Takes a turn. `QueueNode` is ours in this connected session, and not granted.
+  // Does one turn. `QueueNode` is ours in this connected session, and not granted.
   virtual Step turn(Session&, QueueNode&, Deadline end) = 0;
-  virtual void reset() { watch_ = 0; }  // the place has a new node, or its session is another one
+  virtual void reset() { watch_ = 0; }  // the place has a new node, or another session
 
   // It is our turn, as a write sent at that time shows, and the request to watch the node was sent.
-  // go_on: the place ended just now, and is removed.
+  // go_on: the place has just ended, and is removed.
   Step granted(QueueNode&, Deadline sent);
-  // Like Session::listen, but also contacts the server as often as a proof needs, so that two
-  // writes prove a long waiter when its turn comes.
+  // Like Session::listen, but also contacts the server as often as a proof needs. So two writes
+  // prove a long waiter when its turn comes.
   Session::Wake listen(Session&, const std::string& path, Deadline end);
   // Returns `event` when watch_ fires, or when the connection that set it is gone.
   Session::Wake listen_for_watch(Session&, std::uint64_t connection, const std::string& path,
                                  Deadline end);
 
-  Request request_;  // its owner changes when the place gets a new one
+  Request request_;  // its owner changes when the place gets another owner
   WatchId watch_ = 0;
   Deadline sent_at_{};  // as in Waiting
 
  private:
   Step step(Deadline end);  // begins from the start; only poll() calls it
-  // Our place in a connected session. A place without a node has to be created, for an owner
-  // without abandoned nodes. An Error: whether the old node is gone is unknown.
+  // Returns our place in a connected session. If it has no node, the caller has to create one, for
+  // an owner without abandoned nodes. An Error: it is unknown whether the old node is gone.
   Result<QueueNode*> place();
 
   SessionBackend& base_;
