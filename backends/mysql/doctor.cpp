@@ -15,7 +15,7 @@ namespace {
 
 using Level = Finding::Level;
 
-constexpr double least_wait_timeout = 30;  // seconds
+constexpr double least_wait_timeout = 30;  // in seconds
 
 class Examination {
  public:
@@ -43,19 +43,19 @@ class Examination {
     return found_.extract();
   }
 
-  // Checks that may differ from host to host.
+  // Examines what may differ from host to host.
   std::vector<Finding> examine_other() {
     read_only();
     cluster();
     clock();
     return found_.extract();
   }
-  // The server's clock less this host's, in seconds.
+  // Returns the server's clock less this host's, in seconds.
   std::optional<double> apart() const noexcept { return apart_; }
 
  private:
   Result<SqlRows> query(const std::string& sql) { return c_.query("examine", sql, until_); }
-  std::string variable(std::string_view name) const {  // empty: the server has none of that name
+  std::string variable(std::string_view name) const {  // empty: the server has no such variable
     for (std::size_t i = 0; i < variables_.rows.size(); ++i)
       if (variables_.text(0, i) == name) return printable(variables_.text(1, i));
     return "";
@@ -69,7 +69,7 @@ class Examination {
                "use the server that writes: locks are rows, and a replica lags");
   }
 
-  // The tables of this recipe, not the foreign one; `deletes`: its rows, to grant and to release.
+  // A table of this recipe, not the foreign one. `deletes`: a grant and a release delete its rows.
   struct Table {
     std::string name, column;
     bool deletes = false;
@@ -100,7 +100,7 @@ class Examination {
         found_.add("table " + all[i], "missing", Level::bad,
                    "it belongs to the program that is to be excluded: ?table= may be wrong");
       else if (engine->rows.empty()) missing += (missing.empty() ? "" : ", ") + all[i];
-      // whose table lives as long as the locks it tells of
+      // the table lives as long as the locks that it describes
       else if (engine->text(1) == "NO" && traits_.recipe != "get-lock")
         found_.add(
             "table " + all[i], printable(fmt::format("engine {}", engine->text(0))), Level::bad,
@@ -120,8 +120,8 @@ class Examination {
                Level::bad, "another account must run the statements of dlock-mysql(7)");
   }
 
-  // Tries to make a table with the same column twice, which makes none: the server judges rights
-  // and engine before the columns. Client::create() needs one of these engines.
+  // Tries to make a table with the same column twice. The server makes none, because it checks
+  // rights and engine before the columns. Client::create() needs one of these engines.
   Result<void> may_create(const std::string& table) {
     Result<void> refused;
     for (const char* engine : {"MEMORY", "InnoDB"}) {
@@ -134,7 +134,7 @@ class Examination {
     return refused;
   }
 
-  // Statements that need a right and change no row.
+  // Tries statements that need a right and change no row.
   void rights() {
     if (c_.facts().read_only) return;
     std::string denied;
@@ -152,7 +152,7 @@ class Examination {
                good_if(denied.empty(), Level::bad), "grant what dlock-mysql(7) lists");
   }
 
-  // dlock sets it for its sessions; a proxy in between may override that.
+  // dlock sets the isolation for its sessions, but a proxy in between may override it.
   void isolation() {
     const std::string old = variable("tx_isolation");
     const std::string level = old.empty() ? variable("transaction_isolation") : old;
@@ -165,10 +165,10 @@ class Examination {
     const std::string most = variable("max_connections");
     found_.add("max_connections", most, good_if(number(most) >= 100, Level::warning),
                "each holder and each waiter needs a connection");
-    // This session sees its own value; the global value is what other clients get.
+    // This session sees its own value, but other clients get the global value.
     const auto global = query("SHOW GLOBAL VARIABLES LIKE 'wait_timeout'");
     const std::string wait = global ? printable(global->text(1)) : "?";
-    // dlock's sessions have their own, set for each ttl.
+    // dlock's sessions have their own value, set for each ttl.
     found_.add("wait_timeout", wait,
                good_if(!global || number(wait) >= least_wait_timeout, Level::warning),
                by_connection() ? "dlock sets its own, but other programs that use this lock lose "
@@ -253,7 +253,7 @@ class Examination {
                  "a replica may get other records than this server has, and more statements wait "
                  "for each other: set it to MIXED or ROW");
     if (traits_.recipe != "get-lock") return;
-    // MySQL 8 compares the names of locks without case, MariaDB with.
+    // MySQL 8 ignores case in the names of locks, and MariaDB does not.
     const auto r = query(
         "SELECT GET_LOCK(CONCAT('dlock:DOCTOR:',CONNECTION_ID()),0),"
         "IS_USED_LOCK(CONCAT('dlock:doctor:',CONNECTION_ID())),"
@@ -285,7 +285,7 @@ class Examination {
   std::optional<double> apart_;
 };
 
-// Checks across hosts.
+// Compares the hosts.
 void compare(const std::vector<std::pair<Facts, double>>& all, Duration clock_skew,
              Findings& found) {
   double first = 0, last = 0;
@@ -313,7 +313,7 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
   Findings found, silent;
   std::vector<std::pair<Facts, double>> nodes;
   Error last{Errc::unavailable, "no time was left to connect"};
-  // each by itself: problems of their set are reported, too
+  // Examine each host alone; problems of the whole set are reported, too.
   for (const Endpoint& at : options.servers) {
     auto c = Connection::open(
         options, at, options.connect_timeout / static_cast<Duration::rep>(options.servers.size()));

@@ -31,7 +31,7 @@ constexpr Check checks[] = {
      "max(extract(epoch FROM now()-xact_start))::bigint FROM pg_stat_activity WHERE backend_xmin "
      "IS NOT NULL AND pid<>pg_backend_pid() AND datname=current_database()),0)||'s' END",
      [](std::string_view value) {
-       constexpr std::int64_t longest = 60;  // seconds
+       constexpr std::int64_t longest = 60;  // in seconds
        const auto age = parse_number<std::int64_t>(value.substr(0, value.size() - 1));
        return !age ? Level::unknown : good_if(*age < longest, Level::warning);
      },
@@ -39,8 +39,8 @@ constexpr Check checks[] = {
      "become slower until it ends; GRANT pg_read_all_stats shows it"},
 };
 
-// The server's clock; whether the tables are there, and the schema for new tables; other schemas
-// with tables of dlock. {}: needs().
+// Reads the server's clock; whether the tables are there, and the schema for new tables; other
+// schemas with tables of dlock. {}: needs().
 constexpr std::string_view facts_sql =
     "SELECT (date_part('epoch',clock_timestamp())*1e6)::bigint,"
     "(SELECT bool_and(to_regclass(t) IS NOT NULL) FROM (VALUES {0}) n(t,r)),current_schema(),"
@@ -53,7 +53,7 @@ constexpr std::string_view rights_sql =
     "SELECT string_agg(r||' on '||t,', ') FROM (VALUES {}) n(t,r) WHERE NOT "
     "has_table_privilege(t,r)";
 
-// The tables of a recipe and the rights that it needs there, as rows of SQL.
+// Returns the tables of a recipe and the rights that it needs there, as rows of SQL.
 std::string_view needs(const Traits& traits) noexcept {
   return traits.native ? "('dlock_lock','SELECT'),('dlock_lock','INSERT'),('dlock_lock','UPDATE'),"
                          "('dlock_wait','SELECT'),('dlock_wait','INSERT'),('dlock_wait','UPDATE'),"
@@ -62,7 +62,7 @@ std::string_view needs(const Traits& traits) noexcept {
                          "('dlock_advisory','UPDATE')";
 }
 
-// The server's clock less this host's, by an answer that was asked for between two readings.
+// Compares the server's clock with this host's, by a reply that came between two readings.
 void clock(Findings& found, Micros server, std::int64_t before, std::int64_t after) {
   const auto middle = before + (after - before) / 2;
   const double apart = static_cast<double>(server - middle) / 1e6;

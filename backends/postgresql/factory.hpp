@@ -24,7 +24,7 @@ inline constexpr std::array<UrlItem, 10> items{{
     // libpq's own: see normalize_url()
     {"host hostaddr user password"},
     {"connect_timeout", UrlItem::number, "1000000"},
-    // given to libpq as they are
+    // passed to libpq as they are
     {"application_name channel_binding keepalives keepalives_count keepalives_idle "
      "keepalives_interval passfile service options ssl_max_protocol_version "
      "sslcert "

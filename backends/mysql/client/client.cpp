@@ -6,8 +6,8 @@
 namespace dlock::mysql {
 namespace {
 
-constexpr Duration longest_check{1'000'000};  // at the other hosts of a URL
-// how many answers a login takes: address, greeting, TLS, password
+constexpr Duration longest_check{1'000'000};  // for the other hosts of a URL
+// how many replies a login takes: address, greeting, TLS, password
 constexpr int answers_of_login = 4;
 }  // namespace
 
@@ -20,8 +20,8 @@ Result<std::unique_ptr<SqlSession>> Client::open(const Duration* share) {
   return c;
 }
 
-// Two independent servers would each grant the lock. Servers that answer now are asked at once, the
-// others when they are used.
+// Refuses independent servers, because each would grant the lock. Servers that reply now are asked
+// at once, the others when they are used.
 Result<void> Client::prepare_session(SqlSession& s, bool, Deadline until) {
   const Connection& c = as_connection(s);
   if (options_.servers.size() < 2) return {};
@@ -115,11 +115,11 @@ int Client::end_wait(SqlSession* waiting) {
 
 bool Client::may_repeat(SqlSession& s, const Error& e, Deadline until, unsigned failures) {
   if (!retryable(e.code)) return false;
-  // A step that waited too long has used its time; a connection that broke at once is replaced at
+  // A step that waited too long has used its time. A connection that broke at once is replaced at
   // once.
   if (e.code == Errc::timed_out && !s.has_server_error()) return false;
   if (s.remedy() == Remedy::elsewhere) {
-    for (auto& idle : idle_) {  // of the same server
+    for (auto& idle : idle_) {  // drop the idle sessions of the same server
       exchanges_ += idle->exchanges();
       as_connection(*idle).close();
     }
@@ -129,8 +129,8 @@ bool Client::may_repeat(SqlSession& s, const Error& e, Deadline until, unsigned 
   return pause(pause_after(failures), until);
 }
 
-// A server may forbid tables in memory, and reports that by one of several errors; InnoDB serves as
-// well.
+// A server may forbid tables in memory, and reports that by one of several errors. Then InnoDB
+// serves as well.
 Result<void> Client::create(SqlSession& s, Deadline until) {
   Connection& c = as_connection(s);
   auto made = c.query("create the tables", schema_, until);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a server of MySQL's family. After a deadline nothing is repeated. But each
-// answer, also during a login, may take op_timeout, unless the server was never reached: so over a
-// slow network one request may take several exchanges. The thread that owns the Backend calls it.
+// The sessions of a server of MySQL's family. After a deadline nothing is repeated. But each reply,
+// also during a login, may take op_timeout, unless the server was never reached. So over a slow
+// network one request may take several exchanges. The thread that owns the Backend calls it.
 #pragma once
 #include <memory>
 #include <string>
@@ -28,9 +28,9 @@ class Client final : public SqlClientOf<Options, Connection> {
 
   Result<std::unique_ptr<SqlSession>> writable_session(Deadline until) override;
   void give_back(std::unique_ptr<SqlSession>) override;
-  // Ends the wait by another session. Always 0.
+  // Ends the wait through another session. Always returns 0.
   int end_wait(SqlSession*) override;
-  // Deletes the rows. The table stays: other clients may be about to use it.
+  // Deletes the rows. The table stays, because other clients may be about to use it.
   Result<void> erase(const Rows&, const std::string& name);
   Result<std::vector<Finding>> examine(const Traits&) override;
 
@@ -41,9 +41,9 @@ class Client final : public SqlClientOf<Options, Connection> {
   Result<void> create(SqlSession&, Deadline until) override;
   bool may_repeat(SqlSession&, const Error&, Deadline until, unsigned failures) override;
 
-  // with several hosts: their cluster's UUID, and the host that reported it first
+  // with several hosts: the UUID of their cluster, and the host that reported it first
   std::string cluster_, cluster_at_;
-  bool cluster_known_ = false;  // all hosts have been asked
+  bool cluster_known_ = false;  // whether all hosts have been asked
 };
 
 }  // namespace dlock::mysql

@@ -14,7 +14,7 @@
 namespace dlock::mysql {
 namespace {
 
-// `before` x'..' with one allocation: every statement has several.
+// Returns `before` x'..' with one allocation, because every statement has several such literals.
 std::string hex_literal(std::string_view before, std::string_view bytes) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string out(before.size() + bytes.size() * 2 + 1, '\'');
@@ -33,11 +33,11 @@ std::string text_hex(std::string_view s) { return hex_literal("_utf8mb4 x'", s);
 
 Connection::~Connection() { abandon(); }
 
-// mysql_close sends COM_QUIT, and over TLS a close alert; on a disconnected socket they reach no
+// mysql_close sends COM_QUIT, and over TLS a close alert. On a disconnected socket they reach no
 // server.
 void Connection::abandon() noexcept {
   if (!handle_) return;
-  // if the library has closed its socket, another descriptor may have that number by now
+  // If the library has closed its socket, another descriptor may have that number by now.
   fd_ = socket_of(handle_);
   int nowhere[2] = {-1, -1};
   const bool harmless =
@@ -48,7 +48,7 @@ void Connection::abandon() noexcept {
     end_suspended();
     ::mysql_close(handle_);
     forget_statements();
-  } else {  // out of descriptors: one session too many on the server is better than a COM_QUIT
+  } else {  // no descriptor is free: an extra session on the server does less harm than a COM_QUIT
     ::close(fd_);
   }
   handle_ = nullptr;

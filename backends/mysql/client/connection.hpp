@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to a server, over the blocking client library. It sends statements and waits for
-// their answers in poll(2), so every wait has a deadline and can be interrupted, and a wait in the
+// One connection to a server, over the blocking client library. It sends statements, and waits for
+// their replies in poll(2). So every wait has a deadline and can be interrupted, and a wait in the
 // server (GET_LOCK, FOR UPDATE) goes on while its caller does something else. The thread that owns
 // the Backend calls it.
 #pragma once
@@ -33,31 +33,31 @@ struct Facts {
   std::string server;        // identifies the server
   std::string version;
   bool mariadb = false, galera = false, read_only = false;
-  // Galera: the UUID of the cluster. Read only if the URL names several hosts
+  // Galera: the UUID of the cluster, read only if the URL names several hosts.
   std::string cluster{};
-  // the binary log is statement-based: then InnoDB writes nothing at READ COMMITTED
+  // The binary log is statement-based. Then InnoDB writes nothing at READ COMMITTED.
   bool statement_log = false;
-  // the server's id of this connection differs from the id in the greeting: a proxy shares
-  // connections
+  // The server's id of this connection differs from the id in the greeting, so a proxy shares
+  // connections.
   bool proxied = false;
   std::int64_t wait_timeout = 0;
-  std::optional<Micros> clock;  // the server's, microseconds since 1970, when we connected
+  std::optional<Micros> clock;  // the server's clock, in microseconds since 1970, when we connected
   Deadline clock_at{};          // when that answer came
 };
 
 // An SQL condition that each statement evaluates, because the facts of a connection are as old as
 // its login. With a statement-based binary log a replica, which is read-only, would evaluate it
-// again: where that matters the condition is a variable, whose value goes with the statement.
+// again. Where that matters the condition is a variable, whose value goes with the statement.
 inline constexpr std::string_view server_writes = "CAST(@@global.read_only AS CHAR) IN ('0','OFF')";
 
-// The server's clock in microseconds since 1970, fixed when a statement starts, before it reads the
-// row: so it judges expiry late, never early.
+// The server's clock in microseconds since 1970. It is fixed when a statement starts, before the
+// statement reads the row. So the statement may find a lease expired too late, but never too early.
 inline constexpr std::string_view server_clock =
     "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
 
 // Values in statements are digits or hex, which no character set and no quote can change.
 std::string hex(std::string_view bytes);   // x'..'
-std::string text_hex(std::string_view s);  // _utf8mb4 x'..', for what the server compares as text
+std::string text_hex(std::string_view s);  // _utf8mb4 x'..', which the server compares as text
 
 // A value of a Template. `Text`: what the server compares as text, in utf8mb4.
 struct Bytes {
@@ -78,15 +78,15 @@ struct Template {
 class Connection final : public SqlSession {
  public:
   // Connects and verifies, then configures the session, which is an exchange like others. The name
-  // service may take `timeout`, and so may each answer of the server until the login is done; all
-  // of these together may take `answers` times as long.
+  // service may take `timeout`, and so may each reply of the server until the login is complete.
+  // All of these together may take `answers` times as long.
   static Result<std::unique_ptr<Connection>> open(const Options&, const Endpoint&, Duration timeout,
                                                   int answers = 1);
   ~Connection() override;
 
-  // Sends one statement (or several, `;` between) and waits for its answer, for at least
-  // `least_time`. Errc::timed_out: there was none in time; the connection is broken then, or if it
-  // `holds` the answer is still outstanding.
+  // Sends one statement (or several, with `;` between) and waits for its reply, for at least
+  // `least_time`. Errc::timed_out: no reply came in time. Then the connection is broken or, if it
+  // `holds`, the reply is still outstanding.
   Result<SqlRows> query(std::string_view what, std::string_view sql, Deadline until);
   // The same with a format and its arguments.
   template <class... Args>
@@ -95,13 +95,14 @@ class Connection final : public SqlSession {
     return query(what, fmt::format(sql, std::forward<Args>(args)...), until);
   }
 
-  // The same with values, and with other statements before and behind. From its second time over
-  // this connection it is a prepared statement of the server, if it comes alone (MariaDB; preparing
-  // costs an exchange more). Without an answer in time the connection is broken.
+  // The same with values, and with other statements before and after. When a statement is sent over
+  // this connection for the second time, it becomes a prepared statement of the server, if it comes
+  // alone (MariaDB; preparing costs an exchange more). Without a reply in time the connection is
+  // broken.
   Result<SqlRows> query(std::string_view what, const Template&, const Values&,
                         std::string_view before, std::string_view behind, Deadline until);
 
-  // Sends a statement; receive() takes its answer. Only one statement may be outstanding.
+  // Sends a statement; receive() takes its reply. Only one statement may be outstanding.
   Result<void> send(std::string_view what, std::string_view sql);
 
   Result<SqlRows> ask(std::string_view what, const SqlStatement&, const SqlValues&,
@@ -117,25 +118,25 @@ class Connection final : public SqlSession {
 
   // of the last failed call; 0: the server reported no error
   unsigned error_number() const noexcept { return error_number_; }
-  // The results of the statements before the statement that failed.
+  // Returns the results of the statements before the statement that failed.
   const SqlRows& answered() const noexcept { return answer_; }
 
-  void close() noexcept;  // with COM_QUIT; only where no lock depends on the session
+  void close() noexcept;  // sends COM_QUIT; call it only if no lock depends on the session
 
   const Facts& facts() const noexcept { return facts_; }
 
-  // Estimates the server's clock at that time, unless it is set meanwhile; too low by the transit
-  // time of its answer.
+  // Estimates the server's clock at that time, unless it is set meanwhile. The result is too low by
+  // the transit time of the server's reply.
   std::optional<Micros> server_time(Deadline) const noexcept;
-  // How long a statement waits for a locked row.
+  // Returns how long a statement waits for a locked row.
   Duration row_wait() const noexcept { return row_wait_; }
 
-  // The server ends the session after this long without a message. Whole seconds, rounded up.
+  // Makes the server end the session after this long without a message, rounded up to seconds.
   Result<void> wait_timeout(Duration, Deadline until);
 
   Duration least_time{};
   std::vector<std::string> names;  // named locks that this session has
-  // A named lock of this session, which its grants name; its release wakes waiters. Empty: none.
+  // A named lock of this session, which its grants name. To release it wakes waiters. Empty: none.
   std::string wake_lock{};
 
  private:
@@ -168,12 +169,12 @@ class Connection final : public SqlSession {
   Duration row_wait_{};
   std::map<std::string, st_mysql_stmt*> repeated_;  // by name; null: sent once, as text
   bool prepares_ = true;
-  // a call that is not over, because its answer did not come in time
+  // a call that has not ended, because its reply did not come in time
   st_mysql_stmt* suspended_ = nullptr;
   Continue continue_ = nullptr;
 };
 
-// What a Client and a LeaseTable get is always a Connection.
+// A Client and a LeaseTable of MySQL always get a Connection.
 inline Connection& as_connection(SqlSession& s) noexcept { return static_cast<Connection&>(s); }
 inline const Connection& as_connection(const SqlSession& s) noexcept {
   return static_cast<const Connection&>(s);

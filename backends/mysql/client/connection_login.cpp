@@ -27,8 +27,8 @@ namespace {
 constexpr char on = 1;
 constexpr unsigned never = 0;
 
-// Ways to log in that show nobody the password. A server may ask for any other one, such as
-// mysql_clear_password, dialog of PAM or mysql_old_password: these need TLS, or a unix socket.
+// Ways to log in that show nobody the password. A server may ask for another way, such as
+// mysql_clear_password, dialog of PAM or mysql_old_password. These ways need TLS, or a unix socket.
 constexpr const char* discreet_plugins =
     "mysql_native_password,client_ed25519,parsec,caching_sha2_password,sha256_password,"
     "auth_gssapi_client";
@@ -67,9 +67,9 @@ void use_tls(MYSQL* m, const TlsOptions& tls) {
                   tls.verify == Verify::nothing ? nullptr : path(tls.ca), nullptr, nullptr);
 #ifdef MARIADB_PACKAGE_VERSION
   ::mysql_options(m, MYSQL_OPT_SSL_ENFORCE, &on);
-  // 3.3 verifies the name only if asked to, the chain always if it has a file of authorities. And
-  // it logs in without TLS at a server that offers none, except with this option, or with a
-  // fingerprint to compare: an empty one is compared with nothing.
+  // Connector/C 3.3 verifies the name only if asked to. It always verifies the chain if it has a
+  // file of authorities. Without this option it logs in without TLS at a server that offers none,
+  // unless it has a fingerprint to compare; an empty fingerprint is compared with nothing.
   if (tls.verify == Verify::name) ::mysql_options(m, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &on);
   else ::mysql_options(m, MARIADB_OPT_TLS_PEER_FP, "");
 #else
@@ -119,7 +119,7 @@ LogIn log_in(MYSQL* m, const Options& o, const Endpoint& at, const std::string& 
     wait_until(p, wake);
     int happened = happened_of(p[0].revents, awaited);
     const Deadline now = Clock::now();
-    late = now >= until || (happened == 0 && now >= wake);  // a server that drips, too
+    late = now >= until || (happened == 0 && now >= wake);  // also if the server sends byte by byte
     if (p[1].revents != 0 || late) happened = MYSQL_WAIT_TIMEOUT;
     if (happened != 0) awaited = ::mysql_real_connect_cont(&made, m, happened);
   }
@@ -137,7 +137,7 @@ LogIn log_in(MYSQL* m, const Options& o, const Endpoint& at, const std::string& 
 }
 #endif
 
-// A unix socket has one, which is empty.
+// Returns the addresses of the host. A unix socket has one, which is empty.
 Result<std::vector<std::string>> addresses_of(const Endpoint& at, Deadline until) {
   std::vector<std::string> addresses;
   if (!at.socket.empty()) return std::vector<std::string>(1);
@@ -178,11 +178,11 @@ Result<void> Connection::connect(const Options& o, const std::string& address, D
   const unsigned connect = whole_seconds(timeout), exchange = whole_seconds(o.op_timeout);
   const unsigned protocol = at_.socket.empty() ? MYSQL_PROTOCOL_TCP : MYSQL_PROTOCOL_SOCKET;
   ::mysql_options(handle_, MYSQL_OPT_CONNECT_TIMEOUT, &connect);
-  // of one read; poll(2) decides how long an answer may take
+  // The limit of one read; poll(2) decides how long a reply may take.
   ::mysql_options(handle_, MYSQL_OPT_READ_TIMEOUT, &exchange);
   ::mysql_options(handle_, MYSQL_OPT_WRITE_TIMEOUT, &exchange);
   ::mysql_options(handle_, MYSQL_OPT_PROTOCOL, &protocol);
-  ::mysql_options(handle_, MYSQL_OPT_LOCAL_INFILE, &never);  // a server may ask for any file
+  ::mysql_options(handle_, MYSQL_OPT_LOCAL_INFILE, &never);  // a server could ask for any file
   ::mysql_options(handle_, MYSQL_SET_CHARSET_NAME, "utf8mb4");
   ::mysql_options4(handle_, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "dlock");
   const std::string plugins = plugin_dir(o);
@@ -193,7 +193,7 @@ Result<void> Connection::connect(const Options& o, const std::string& address, D
   else if (at_.socket.empty())
     ::mysql_options(handle_, MARIADB_OPT_RESTRICTED_AUTH, discreet_plugins);
 #endif
-  // Neither library reconnects by itself unless asked to; no defaults file is read that could ask.
+  // Neither library reconnects unless it is asked to. No defaults file is read, so none can ask.
   if (const LogIn made = log_in(handle_, o, at_, host, timeout, answers); made != LogIn::done) {
     error_number_ = ::mysql_errno(handle_);
     const std::string_view text = ::mysql_error(handle_);
@@ -203,7 +203,7 @@ Result<void> Connection::connect(const Options& o, const std::string& address, D
     if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD ||
         text.find("could not be loaded") != text.npos)
       e.message += fmt::format(" ({})", plugin_advice(plugins, text));
-    if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request was sent yet
+    if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request has been sent yet
     if (retryable(e.code) && made == LogIn::too_late)
       e = {Errc::unavailable, no_answer("connect", where_).message};
     ::mysql_close(handle_);
@@ -250,7 +250,7 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
     const std::string v = value(name);
     return v == "ON" || v == "1" || v == "NO_LOCK" || v == "NO_LOCK_NO_ADMIN";
   };
-  // A list that was cut would hide what decides.
+  // A list that was cut would hide rows on which a decision depends.
   if (value("sql_select_limit") != std::to_string(UINT64_MAX))
     return fail(Errc::protocol,
                 "connect at {}: sql_select_limit cannot be set for the "
@@ -271,8 +271,8 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   facts_.thread = ::mysql_thread_id(handle_);
   facts_.proxied = value("pseudo_thread_id") != std::to_string(facts_.thread) ||
                    value("version_comment").find("ProxySQL") != std::string::npos;
-  // Otherwise each write is error 1665. Statements are atomic, so the level only decides what else
-  // they lock.
+  // Otherwise each write would be error 1665. Statements are atomic, so the level only decides what
+  // else they lock.
   if (facts_.statement_log)
     TRY_VOID(query("connect", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", until));
   if (facts_.galera && o.servers.size() > 1) {

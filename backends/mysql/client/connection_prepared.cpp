@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repeated statements go as text the first time. Then the server prepares them: it parses them
-// once, and values need no escapes. Connector/C makes both calls in steps, so the waits are ours.
+// Repeated statements are sent as text the first time. Then the server prepares them: it parses
+// them once, and values need no escapes. Connector/C does both in steps, so the waits are ours.
 #include <fmt/format.h>
 #include <mysql.h>
 #include <mysqld_error.h>
@@ -44,7 +44,7 @@ Result<SqlRows> Connection::ask(std::string_view what, const SqlStatement& state
 #ifdef MARIADB_PACKAGE_VERSION
 namespace {
 
-// The result points to the value, which must outlive it.
+// The result points to the value, so the value must outlive it.
 MYSQL_BIND bind(const Value& v) {
   MYSQL_BIND b{};
   const auto set = [&b](enum_field_types type, const void* data, std::size_t size) {
@@ -86,14 +86,14 @@ Result<void> Connection::go_on(std::string_view what, MYSQL_STMT* s, int awaited
   return {};
 }
 
-// Runs when the socket leads nowhere.
+// Call it when the socket is disconnected.
 void Connection::end_suspended() noexcept {
   int failed = 0;
   while (suspended_ && continue_(&failed, suspended_, MYSQL_WAIT_TIMEOUT) != 0) {}
   suspended_ = nullptr;
 }
 
-// The connection is closed: this only frees memory.
+// The connection is closed, so this only frees memory.
 void Connection::forget_statements() noexcept {
   for (const auto& [name, s] : repeated_)
     if (s) ::mysql_stmt_close(s);

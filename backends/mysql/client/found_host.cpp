@@ -19,8 +19,8 @@ FoundHost::~FoundHost() { known_host = nullptr; }
 
 }  // namespace dlock::mysql
 
-// In place of libc's, for the whole program; it asks libc's, which knows an address at once. It is
-// visible, so that a client library that is linked dynamically finds it under any flags.
+// Replaces libc's getaddrinfo for the whole program, and calls it: libc parses an address at once.
+// It is visible, so that a dynamically linked client library finds it under any flags.
 extern "C" [[gnu::visibility("default")]] int getaddrinfo(const char* host, const char* port,
                                                           const addrinfo* hints, addrinfo** out) {
   using Real = int (*)(const char*, const char*, const addrinfo*, addrinfo**);

@@ -67,14 +67,14 @@ class Parser {
     if (!made_.password.empty()) return;
     const char* own = std::getenv("MYSQL_PWD");
     if (own && *own) made_.password = own;
-    // The file's password is that of the file's user.
+    // The password in the file belongs to the user in the file.
     else if (defaults.password && (!defaults.user || *defaults.user == made_.user)) {
       made_.password = *defaults.password;
       made_.password_of_cnf = true;
     }
   }
 
-  // Errc::config: a file that the library cannot read, or a FIFO, on which it would block.
+  // Errc::config: the library cannot read a file, or the file is a FIFO, on which it would block.
   Result<void> tls(const ClientDefaults& defaults) {
     if (const auto left = url_.item("ssl-mode"))
       items_.wrong("ssl-mode", *left, "nothing beside tls=");
@@ -122,7 +122,7 @@ Access access(const Url& url) {
   return a;
 }
 
-// Translates ?ssl-mode=. dlock verifies also what other clients do not (below VERIFY_CA).
+// Translates ?ssl-mode=. dlock also verifies what other clients do not (below VERIFY_CA).
 void normalize_url(Url& url) {
   if (url.item("tls")) return;
   for (auto& [name, value] : url.items)

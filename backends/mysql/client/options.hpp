@@ -13,9 +13,9 @@ namespace dlock::mysql {
 // The settings from URL, options, environment and ~/.my.cnf, checked as far as possible without a
 // connection.
 struct Options : SqlOptions {
-  std::vector<Endpoint> servers;  // nodes of one cluster; dlock uses the first that answers
+  std::vector<Endpoint> servers;  // nodes of one cluster; dlock uses the first that replies
   bool password_of_cnf = false;   // it came from ~/.my.cnf
-  // of client authentication plugins; empty: the usual directories
+  // The directory of client authentication plugins; empty: the usual directories.
   std::string plugin_dir;
   // for the recipes that lock rows; empty: the recipe's own
   std::string table, key_column;
@@ -27,7 +27,7 @@ struct Options : SqlOptions {
   bool read_password_again();  // reads ~/.my.cnf, too
 };
 
-// Errc::usage names the item, its value and what is allowed; Errc::config: ~/.my.cnf.
+// Errc::usage: the message names the item, its value and what is allowed. Errc::config: ~/.my.cnf.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
 }  // namespace dlock::mysql

@@ -12,7 +12,7 @@
 namespace dlock::mysql {
 namespace {
 
-// Numbers that only the headers of one of the two families have.
+// Error numbers that only the headers of one of the two families have.
 constexpr unsigned mysql_session_was_killed = 3169, mysql_inactivity_timeout = 4031,
                    mysql_secure_transport_required = 3159, mysql_account_locked = 3118,
                    mysql_disabled_engine = 3161, mariadb_account_locked = 4151,
@@ -28,13 +28,13 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
 
   static constexpr std::string_view engine = "the server forbids tables of this engine";
 
-  // --read-only, --super-read-only, --innodb-read-only: another server may write, or this server
-  // may later. No other option goes away by itself.
+  // --read-only, --super-read-only, --innodb-read-only: another server may accept writes, or this
+  // server may later. No other option goes away by itself.
   if (number == ER_OPTION_PREVENTS_STATEMENT && text.find("read-only") == text.npos)
     return {number, none, Errc::cannot_create, "an option of the server forbids this statement"};
 
   static constexpr ServerError known[] = {
-      // Nothing was written.
+      // Errors after which nothing was written.
       {ER_LOCK_WAIT_TIMEOUT, later, Errc::unavailable, "the row is locked for long"},
       {ER_LOCK_DEADLOCK, later, Errc::unavailable},
       {ER_USER_LOCK_DEADLOCK, later, Errc::unavailable},
@@ -52,7 +52,7 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
        "each holder and waiter needs a connection: raise max_user_connections"},
       {ER_RECORD_FILE_FULL, elsewhere, Errc::unavailable},
       {ER_DISK_FULL, elsewhere, Errc::unavailable},
-      // The server does not write, or not yet.
+      // The server accepts no writes, or not yet.
       {ER_UNKNOWN_COM_ERROR, elsewhere, Errc::unavailable,
        "the node is not in a primary component of its cluster"},
       {ER_OPTION_PREVENTS_STATEMENT, elsewhere, Errc::unavailable,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's socket, and translations for calls of Connector/C that work in steps: MYSQL_WAIT_*
-// to and from the events of poll(2).
+// The library's socket, and translations for calls of Connector/C that work in steps: between
+// MYSQL_WAIT_* and the events of poll(2).
 #pragma once
 #include <mysql.h>
 #include <poll.h>
 
 namespace dlock::mysql {
 
-// -1: there is no socket. A call that fails because the connection is over closes it.
+// -1: there is no socket. A call that fails because the connection has ended closes the socket.
 inline int socket_of(MYSQL* m) noexcept {
 #ifdef MARIADB_PACKAGE_VERSION
   return static_cast<int>(::mysql_get_socket(m));
@@ -22,7 +22,7 @@ inline short events_of(int awaited) noexcept {
                             (awaited & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
                             (awaited & MYSQL_WAIT_EXCEPT ? POLLPRI : 0));
 }
-// 0: nothing happened that the call waits for.
+// 0: nothing happened for which the call waits.
 inline int happened_of(short revents, int awaited) noexcept {
   int happened = 0;
   if (revents & POLLIN) happened |= MYSQL_WAIT_READ;

@@ -40,7 +40,7 @@ std::string ForUpdateBackend::row(const std::string& name) const {
                      locked_.text ? text_hex(name) : hex(name), locked_.also);
 }
 
-// Inserts the row by a statement that is committed at once: two transactions that lock a missing
+// Inserts the row by a statement that is committed at once. Two transactions that lock a missing
 // row would wait for each other.
 Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, Deadline until) {
   const Options& o = client_.options();
@@ -84,7 +84,7 @@ Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, D
   return there->rows.empty() ? make_row(c, name, until) : Result<void>{};
 }
 
-// Finds foreign holders: tries to lock the row for a moment, without waiting.
+// Finds foreign holders: it tries to lock the row for a moment, without waiting.
 Result<void> ForUpdateBackend::probe(Connection& c, const std::string& name, LockRow& r,
                                      Deadline until) {
   if (r.ours) return {};
@@ -116,7 +116,7 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
       return std::nullopt;
     if (!problem) return fail(std::move(problem.error()));
     if (missing > 2) return fail(Errc::unavailable, "the row is deleted again and again");
-    // the row was deleted
+    // The row was deleted.
     TRY_VOID(make_row(c, name, until));
   }
   TRY(token, record_grant(c, name, r, until));
@@ -212,7 +212,7 @@ Result<bool> ForUpdateBackend::heartbeat(Connection& c, const Lease& lease, Dura
 
 Result<bool> ForUpdateBackend::release_over(Connection& c, const Lease& lease, Deadline until) {
   const std::string name = name_of(lease.key);
-  // The record first: the next holder overwrites it.
+  // Clear the record first: the next holder overwrites it.
   auto cleared = client_.run<SqlRows>(until, false, [&](Connection& beside) {
     return beside.query("release", until, "UPDATE {} SET owner='' WHERE name={} AND owner='{}'",
                         table_, hex(name), lease.owner.hex());

@@ -4,9 +4,9 @@
 
 namespace dlock::mysql {
 
-// SELECT ... FOR UPDATE in a transaction that stays open: on a row of our own table, or of another
-// program's (`?table=&key_column=&where.COLUMN=`). Another session commits the token, because the
-// writes of the transaction are lost when it breaks, and the next holder would get the same token.
+// SELECT ... FOR UPDATE in a transaction that stays open, on a row of our own table, or of another
+// program's (`?table=&key_column=&where.COLUMN=`). Another session commits the token, because a
+// transaction that breaks loses its writes, and then the next holder would get the same token.
 // record_grant() explains why a late write of a lost session never replaces the next holder's
 // record. The session has the named lock `dl:<owner>`, which shows others that it lives.
 class ForUpdateBackend final : public HeldBackend {
@@ -33,7 +33,7 @@ class ForUpdateBackend final : public HeldBackend {
 
  private:
   std::string row(const std::string& name) const;  // FROM ... WHERE ...
-  // The statement that overwrites the record `newest`, or inserts a record, while `session` lives.
+  // A statement that overwrites the record `newest`, or inserts a record, while `session` lives.
   std::string grant(const std::string& name, const Request&, std::optional<FencingToken> newest,
                     const std::string& session) const;
   Result<void> make_row(Connection&, const std::string& name, Deadline);

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::ptrdiff_t most_characters = 64;  // MySQL's limit; MariaDB's is 192 bytes
 
-// SQL: this session has the named lock, or gets it now. A repeated statement takes no lock a second
-// time, because a lock that is taken twice must be released twice.
+// SQL: this session has the named lock, or gets it now. A repeated statement does not take the lock
+// again, because a lock that is taken twice must be released twice.
 std::string has_or_gets(std::string_view lock) {
   return fmt::format("IF(IS_USED_LOCK({0})<=>CONNECTION_ID(),1,GET_LOCK({0},0))=1", lock);
 }
@@ -62,9 +62,9 @@ std::string GetLockBackend::held(const std::string& name) const {
   return fmt::format("IS_USED_LOCK({}) IS NOT NULL", in_sql(name));
 }
 
-// Takes the lock and writes the record in one statement. A missing row is created; its first token
-// is the time: grants are rarer than microseconds, so after a restart of the server tokens continue
-// above the older tokens.
+// Takes the lock and writes the record in one statement. It creates a missing row, whose first
+// token is the time. Grants are rarer than microseconds, so after a restart of the server the
+// tokens go on above the older ones.
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
                                                             const Request& r, Deadline until) {
   std::optional<FencingToken> token;
@@ -124,7 +124,7 @@ Result<bool> GetLockBackend::heartbeat(Connection& c, const Lease& lease, Durati
   return r.affected == 1;
 }
 
-// A named lock cannot be taken from a living session.
+// A named lock cannot be taken away from a living session.
 Result<bool> GetLockBackend::release_over(Connection& c, const Lease& lease, Deadline until) {
   TRY_VOID(undo(c, name_of(lease.key), until));
   return true;

@@ -8,8 +8,8 @@ namespace dlock::mysql {
 // granted the lock last. The record is in force while that session has this lock and its lock
 // life_name(), so a release writes nothing. The number of a session alone proves nothing: a
 // restarted server counts from the beginning, and where tables in memory are forbidden the record
-// outlives the restart. Tokens continue with the record or the server's clock, whichever is
-// greater.
+// outlives the restart. The next token comes from the record or from the server's clock, whichever
+// is greater.
 class GetLockBackend final : public HeldBackend {
  public:
   GetLockBackend(const Traits&, Options);

@@ -8,9 +8,9 @@
 
 namespace dlock::mysql {
 
-// The named lock `dl:<owner><begin of the SHA-256 of the key>` of a session shows that the session
-// lives. The key is part of the name: several keys taken together have one owner, and a session
-// each.
+// Returns the named lock `dl:<owner><begin of the SHA-256 of the key>`, which shows that a session
+// lives. The key is part of the name, because several keys taken together have one owner, but a
+// session each.
 std::string life_name(const Owner&, const std::string& name);
 // An SQL condition: the session that the record `r` names has that lock.
 inline constexpr std::string_view session_lives =
@@ -37,15 +37,15 @@ class HeldBackend : public SqlHeldBackend<NamedBackend> {
   virtual Result<std::optional<FencingToken>> try_now(Connection&, const std::string& name,
                                                       const Request&, Deadline until) = 0;
   virtual Result<void> before_wait(Connection&, const std::string&, Deadline) { return {}; }
-  // A statement that waits in the server for at most `seconds`; whether its answer is a grant.
+  // A statement that waits in the server for at most `seconds`. was_granted() reads its reply.
   virtual std::string wait(const std::string& name, double seconds) const = 0;
   virtual bool was_granted(const SqlRows&) const = 0;
   // Writes the record of a lock that the session `c` has, over `c` or another session.
   virtual Result<FencingToken> record_grant(Connection& c, const std::string& name, const Request&,
                                             Deadline until) = 0;
-  // Releases what an interrupted wait may have been granted.
+  // Releases the lock, if an interrupted wait was granted it.
   virtual Result<void> undo(Connection&, const std::string& name, Deadline until) = 0;
-  // The session of a foreign holder, if the server reports it; else 0.
+  // Returns the session of a foreign holder, or 0 if the server does not report it.
   virtual Result<std::uint64_t> session_of(Connection&, const std::string&, Deadline) {
     return std::uint64_t{0};
   }

@@ -32,10 +32,10 @@ class HeldWaiter final : public Waiter {
   Result<Progress> failed(Error);
 
   HeldBackend& backend_;
-  Request request_;  // with another owner after each undo
+  Request request_;  // it gets another owner after each undo
   std::string name_;
   std::unique_ptr<Connection> connection_;
-  Deadline waits_since_{};  // before the wait was sent
+  Deadline waits_since_{};  // a time before the wait was sent
   Deadline answer_by_{};
   Waiting last_;
   bool holder_read_ = false;
@@ -125,7 +125,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
     auto answer =
         connection_->receive({std::min(end, answer_by_), backend_.client_.options().interrupt_fd});
     if (!answer) {
-      // A deadlock or the statement's timeout: nothing is held, try again.
+      // After a deadlock or the statement's timeout nothing is held, so try again.
       if (connection_->remedy() == Remedy::later &&
           backend_.undo(*connection_, name_, backend_.client_.usual_deadline())) {
         request_.owner = Owner::random();
@@ -141,7 +141,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
     if (backend_.was_granted(answer->value().front())) {
       ++backend_.wakeups_;
       const Deadline until = backend_.client_.usual_deadline(), sent = Clock::now();
-      // Creates no table: that would end the transaction that has the lock.
+      // Do not create the table: that would end the transaction that has the lock.
       auto token = backend_.client_.run_on<FencingToken>(
           *connection_, until, false,
           [&](Connection& c) { return backend_.record_grant(c, name_, request_, until); });

@@ -21,7 +21,7 @@ std::string InsertBackend::in_force(const std::string& name) const {
       "',r.owner,' %') AND {}>{})",
       rows_, text_hex(name), end_of_lease, server_clock);
 }
-// An expired row of dlock does not count: the next contender removes it.
+// An expired row of dlock does not count, because the next contender removes it.
 std::string InsertBackend::held(const std::string& name) const {
   return fmt::format(
       "EXISTS(SELECT 1 FROM `{}` WHERE method_name={} AND (method_desc NOT LIKE 'dlock %' OR "
@@ -43,7 +43,8 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
     TRY_VOID(writable(c.where(), made && made->affected == 0));
     if (!made) {
       if (c.error_number() != ER_DUP_ENTRY) return fail(std::move(made.error()));
-      // An earlier request of ours may have inserted it, and its reply was lost: renews that row.
+      // An earlier request of ours, whose reply was lost, may have inserted the row: renew that
+      // row.
       TRY(mine, renew_over(c, name, r.owner, r.ttl, until));
       if (!mine.has_value()) {
         std::string stale = fmt::format("(method_desc LIKE 'dlock %' AND {}+{}<={})", end_of_lease,
@@ -67,9 +68,10 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
   }
 }
 
-// The FROM clause of a statement that writes the record of this owner: the row itself, ours and not
-// expired, and locked until that statement is committed. So a late record finds no row; and a
-// contender that removes the row waits for the record to be written, and writes a greater token.
+// Returns the FROM clause of a statement that writes the record of this owner: the row itself,
+// which must be ours and not expired, and stays locked until that statement is committed. So a late
+// statement finds no row. A contender that removes the row waits for the record to be written, and
+// writes a greater token.
 std::string InsertBackend::row_of(const std::string& name, const Owner& owner) const {
   return fmt::format("`{}` WHERE method_name={} AND method_desc LIKE '{}%' AND {}>{} FOR UPDATE",
                      rows_, text_hex(name), mark(owner), end_of_lease, server_clock);
@@ -108,7 +110,7 @@ Result<bool> InsertBackend::release_over(Connection& c, const std::string& name,
   return r.number<std::int64_t>(0).value_or(0) > 0;
 }
 
-// Exactly the row that was seen, unchanged: a foreign one may be replaced at any time.
+// Removes exactly the row that was seen, unchanged: a foreign row may be replaced at any time.
 Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, const LockRow& found,
                                        Deadline until) {
   std::string which = fmt::format("method_desc LIKE 'dlock {} %'", found.owner);

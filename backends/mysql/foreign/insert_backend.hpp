@@ -6,8 +6,8 @@
 
 namespace dlock::mysql {
 
-// A row with a unique key; a release deletes it. method_desc of dlock's rows is `dlock <owner> <end
-// of the lease>`.
+// A row with a unique key is the lock, and a release deletes the row. method_desc of dlock's rows
+// is `dlock <owner> <end of the lease>`.
 class InsertBackend final : public RowBackend {
  public:
   InsertBackend(const Traits&, Options);

@@ -31,10 +31,10 @@ Result<LockRow> NamedBackend::read_record(Connection& c, const std::string& name
                    server_clock, in_force(name), held(name), records, hex(name));
   };
   auto r = look(table_);
-  if (!r && c.remedy() == Remedy::create)  // dlock was never used here; others may hold the lock
+  if (!r && c.remedy() == Remedy::create)  // dlock was never used here; others may hold it
     r = look("(SELECT 0 fence,'' owner,0 conn,0 granted,0 until,'' who,'' name FROM DUAL LIMIT 0)");
   LockRow found;
-  if (!r && c.remedy() == Remedy::create) return found;  // the others' table is missing, too
+  if (!r && c.remedy() == Remedy::create) return found;  // no foreign table either
   if (!r) return fail(std::move(r.error()));
   found.exists = r->has(0);
   found.fence = r->number<std::uint64_t>(0).value_or(0);
@@ -80,7 +80,7 @@ Result<std::vector<std::string>> NamedBackend::names() {
 
 Result<std::optional<KeyView>> NamedBackend::inspect_name(const std::string& name) {
   TRY(view, Backend::inspect_name(name));
-  if (!view && Key::parse(name)) {  // a foreign row that is not locked now
+  if (!view && Key::parse(name)) {  // This is a foreign row that is not locked now.
     view.emplace();
     view->key = name;
     view->waiters_known = false;
@@ -93,7 +93,7 @@ std::string NamedBackend::identity_of(const Request& r) {
   return text.size() <= 512 ? text : "";
 }
 
-// Reads the newest token and writes the next in one statement, so that no other grant comes
+// Reads the newest token and writes the next token in one statement, so that no other grant comes
 // between.
 Result<std::optional<FencingToken>> NamedBackend::write_record(
     Connection& c, const std::string& name, const Request& r, const std::string& from,

@@ -8,7 +8,7 @@
 
 namespace dlock::mysql {
 
-// A statement that returns the engine of a table, and whether the engine has transactions and so
+// Returns a statement for the engine of a table, and for whether the engine has transactions and so
 // locks rows ("YES", "NO").
 std::string engine_of(const std::string& table);
 
@@ -24,7 +24,7 @@ class NamedBackend : public SqlRecordBackend<Client> {
   Result<std::vector<std::string>> names() override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<void> erase(const Key&) override;
-  // The rows of a key: its record first, then the rows of other programs.
+  // Returns the rows of a key: its record first, then the rows of other programs.
   virtual std::vector<Rows> rows() const { return {{table_, "name"}}; }
 
  protected:
@@ -35,7 +35,7 @@ class NamedBackend : public SqlRecordBackend<Client> {
   // SQL conditions on the record `r` of `name`: it is in force; the lock is held.
   virtual std::string in_force(const std::string& name) const = 0;
   virtual std::string held(const std::string& name) const = 0;
-  // Checks what SQL cannot express, over a session without locks.
+  // Finds what SQL cannot express, over a session without locks.
   virtual Result<void> probe(Connection&, const std::string&, LockRow&, Deadline) { return {}; }
 
   // On Galera each node has its own clock: foreign locks end `skew_` later.
@@ -47,7 +47,7 @@ class NamedBackend : public SqlRecordBackend<Client> {
 
   static std::string identity_of(const Request&);  // in the form of the record
   // Writes the current holder and returns its token. `from`: an SQL FROM clause that has a row if
-  // the lock is still held and the server is writable (@writes); without a row there is no token.
+  // the lock is still held and the server is writable (@writes). Without a row there is no token.
   // `again`: the same owner keeps its token.
   Result<std::optional<FencingToken>> write_record(Connection&, const std::string& name,
                                                    const Request&, const std::string& from,

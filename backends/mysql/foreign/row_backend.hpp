@@ -19,18 +19,18 @@ class RowBackend : public NamedBackend {
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
 
   struct Try {
-    std::optional<FencingToken> token;  // taken
+    std::optional<FencingToken> token;  // set if the lock was taken
     Deadline sent{};                    // a time before the request that took it was sent
     LockRow found;                      // not taken: its holder
   };
-  // Takes the lock if it is free. May be repeated.
+  // Takes the lock if it is free. It may be repeated.
   Result<Try> try_once(const Request&);
 
  protected:
   friend class RowWaiter;
   virtual Result<Try> try_over(Connection&, const std::string& name, const Request&,
                                Deadline until) = 0;
-  // The token of the lease that now ends at now + ttl; none: lost.
+  // Returns the token of the lease, which now ends at now + ttl; nullopt: the lease is lost.
   virtual Result<std::optional<FencingToken>> renew_over(Connection&, const std::string&,
                                                          const Owner&, Duration ttl, Deadline) = 0;
   virtual Result<bool> release_over(Connection&, const std::string&, const Owner&, Deadline) = 0;

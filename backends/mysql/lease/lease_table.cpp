@@ -12,12 +12,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// thirty years: the server adds the ttl to its clock, and would overflow
+// thirty years: more would overflow when the server adds the ttl to its clock
 constexpr Micros longest_ttl = 1'000'000'000'000'000;
 
-// The record of a grant as an SQL expression, for a statement that computes the clock (the
-// expression `now`) and the token itself. It has a `?` for each of grant_values(), which use the
-// length of the lease alone of the holder's times.
+// Returns the record of a grant as an SQL expression, for a statement that itself computes the
+// clock (the expression `now`) and the token. It has a `?` for each of grant_values(). Of the
+// holder's times they use only the length of the lease.
 std::string grant_in_sql(std::string_view now) {
   return fmt::format("CONCAT(?,{0},?,{0},' ',{0},' ',{0}+?,?)", now);
 }
@@ -31,11 +31,11 @@ std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder&
 // No decision here depends on the clock: a free key is exactly what the last release wrote. The
 // session has its wake lock first, so a contender that sees the grant finds a lock to wait for.
 //
-// A statement that names no version does not age by itself: if it were executed after we gave it
-// up, or waited for the row until then, the grant would have no owner. So it has a latest time, on
-// the server's clock, which leaves time for a wait for the row. Its token is that clock: a key
-// whose newest token is not below it (the clock was set back) is left to LockState. No column is
-// read after it was assigned, so their order does not matter.
+// A statement that names no version could be carried out after we gave it up, or could wait for the
+// row until then, and its grant would have no owner. So it has a latest time, on the server's
+// clock, which leaves time for a wait for the row. The clock is also its token. If the clock was
+// set back, so that a key's newest token is not below it, LockState decides. No column is read
+// after it was assigned, so their order does not matter.
 std::string take_in_sql(std::string_view clock) {
   return fmt::format(
       "UPDATE dlock_lock SET state={0},version=?,fence=LAST_INSERT_ID({1}),updated={1},wake=? "
@@ -43,7 +43,7 @@ std::string take_in_sql(std::string_view clock) {
       grant_in_sql(clock), clock, server_writes);
 }
 
-// Assigns the last run of the key. Tokens of equal width compare as bytes; a token that is not
+// Assigns the last run of the key. Tokens of equal width compare as bytes. A token that is not
 // above the recorded token changes nothing.
 std::string run_in_sql(std::string_view clock, std::string_view token, std::string_view head,
                        std::string_view status, std::string_view granted, std::string_view who) {
@@ -148,8 +148,8 @@ Result<bool> LeaseTable::write_release(SqlSession& s, const std::string& name, c
       return true;
     }
   }
-  // The release is written first, then it wakes the next waiter. If the version has moved, nothing
-  // is written, and the release that follows wakes.
+  // The release is written first, and then wakes the next waiter. If the version has changed,
+  // nothing is written, and the next release wakes the waiter.
   const std::string mine = hold_name(*change.ended);
   const std::string lock = has_wake_lock ? c.wake_lock : has_name(c, mine) ? mine : "";
   TRY(r, write_free(
@@ -188,9 +188,9 @@ Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Cha
 }
 
 // The end of a grant for a key that was read needs no wake-up, unless there are rows of other
-// waiters. Behind the UPDATE, and only if it changed the row: deletes the owner's row, the rows of
-// the dead before it, and the rows that were passed; then releases the name, so that the next
-// waiter that may run beside it moves up.
+// waiters. After the UPDATE, and only if it changed the row: deletes the owner's row, the rows of
+// dead waiters before it, and the rows that were passed. Then it releases the name, so that the
+// next waiter that may run together with it moves up.
 Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, SqlWrittenRow& next,
                                std::uint64_t passed, Deadline until) {
   Connection& c = as_connection(s);
@@ -208,8 +208,8 @@ Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, 
   if (row.ticket && has_name(c, queueing))
     sql += fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", queueing);
   const auto r = c.query("write the lock", sql, until);
-  // The UPDATE has an answer: the grant is committed, or not. A row that cannot be deleted does not
-  // undo the grant: the row counts for nothing while we hold the key, and then as a dead waiter's.
+  // The UPDATE has a reply: the grant is committed, or not. A row that cannot be deleted does not
+  // undo the grant: it does not count while we hold the key, and then counts as a dead waiter's.
   const SqlRows& got = r ? *r : c.answered();
   if (got.results == 0) return fail(r.error());
   if (got.affected > 1) std::erase(c.names, queueing);
@@ -246,7 +246,7 @@ Result<void> LeaseTable::release_locks(SqlSession& s, const std::string&, const 
   return {};
 }
 
-// Deletes the row of an owner that an earlier request granted the lock.
+// Deletes the queue's row of an owner that was granted the lock by an earlier request.
 Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, const Owner& owner,
                                      std::optional<std::uint64_t> ticket, Deadline until) {
   std::string sql = fmt::format("DELETE w FROM dlock_wait w WHERE w.name={} AND ", hex(name));

@@ -53,7 +53,7 @@ class LeaseTable final : public SqlLeaseTable {
   Result<SqlQueueRow> waited(SqlSession&, Attempt&, SqlAnswers, Deadline sent,
                              Deadline until) override;
   bool may_wait_further(const SqlSession&, Attempt&) override;
-  // A request that was interrupted may have been carried out except for the wake-up.
+  // A request that was interrupted may have been carried out without the wake-up.
   bool is_unclear(const SqlSession&) const noexcept override;
   Result<void> keep_session(SqlSession&, Duration ttl, Deadline until) override;
   Result<void> release_locks(SqlSession&, const std::string& name, const Owner&,
@@ -104,7 +104,7 @@ class LeaseTable final : public SqlLeaseTable {
 };
 
 std::string hold_name(const Owner&);
-// Checks the answer to several statements: if results are missing, the outcome is unknown.
+// Checks the replies to several statements: if results are missing, the outcome is unknown.
 Result<SqlRows> all_of(Connection&, std::string_view what, unsigned statements, Result<SqlRows>);
 
 }  // namespace dlock::mysql

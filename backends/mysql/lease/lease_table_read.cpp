@@ -19,7 +19,7 @@ constexpr std::size_t usual_columns = 16;  // before those of names
 std::string queue_name(const Owner& o, Mode mode) {
   return (mode == Mode::exclusive ? "dl:" : "dq:") + o.hex();
 }
-// An SQL expression: takes the named lock, once, and returns 1 if this session has it.
+// An SQL expression that takes the named lock, once, and returns 1 if this session has it.
 std::string gets_name(const std::string& name) {
   return fmt::format("IF(IS_USED_LOCK('{0}')=CONNECTION_ID(),1,GET_LOCK('{0}',0))", name);
 }
@@ -43,8 +43,8 @@ std::string LeaseTable::lock_of(const LockState::Holder& h, const Row& row) cons
   return row.wake.empty() || h.mode != Mode::exclusive ? hold_name(h.owner) : row.wake;
 }
 
-// A waiter is alive while its session has its name, or for its announced time. A name that our own
-// session waited for and obtained proves nothing.
+// A waiter is alive while its session has its name, or for the time that it announced. A name that
+// our own session waited for and obtained proves nothing.
 std::string LeaseTable::alive(std::string_view row, bool wakes) const {
   const std::string name =
       fmt::format("IS_USED_LOCK(CONCAT(IF({0}.mode='X','dl:','dq:'),{0}.owner))", row);
@@ -54,7 +54,7 @@ std::string LeaseTable::alive(std::string_view row, bool wakes) const {
                      by_time);
 }
 
-// The names that show that this contender lives, and that its session does not have yet.
+// Returns the names that show that this contender lives, and that its session does not have yet.
 std::vector<std::string> LeaseTable::missing_names(const Connection& c, const Attempt& a) const {
   if (!setup_.wakes) return {};
   std::vector<std::string> out{hold_name(a.request.owner)};
@@ -68,11 +68,10 @@ std::vector<std::string> LeaseTable::missing_names(const Connection& c, const At
 std::string LeaseTable::read_in_sql(const Connection& c, const Attempt& a) const {
   const Owner& me = a.request.owner;
   std::string sql = columns(setup_.clock);
-  if (a.first) {  // is there a queue at all? It costs a third of the check which waiters live
+  if (a.first) {  // Is there a queue at all? This costs a third of the check which waiters live.
     sql += ",NULL,l.waiters,NULL,(SELECT MAX(w.ticket) FROM dlock_wait w WHERE w.name=l.name)";
   } else {
-    // The ticket is read from our row, never remembered: a deleted row means that we do not wait
-    // any more.
+    // The ticket is always read from our row. If the row was deleted, we do not wait any more.
     const std::string mine = fmt::format(
         "(SELECT o.ticket FROM dlock_wait o WHERE o.name=l.name AND o.owner='{}')", me.hex());
     const std::string before = fmt::format(
@@ -85,17 +84,17 @@ std::string LeaseTable::read_in_sql(const Connection& c, const Attempt& a) const
   }
   sql += ",l.wake,@@global.read_only";
   for (const std::string& name : missing_names(c, a)) sql += "," + gets_name(name);
-  // It comes behind the check who lives, which needs the name to be ours.
+  // This comes after the check which waiters live, because that check needs the name to be ours.
   if (!a.give_up.empty()) sql += fmt::format(",RELEASE_LOCK('{}')", a.give_up);
   return sql + fmt::format(" FROM dlock_lock l WHERE l.name={}", hex(a.name));
 }
 
-// The names come first: a row whose name is free belongs to a dead waiter. The mark comes last: see
-// lease_table.hpp.
+// The names come first, because a row whose name is free belongs to a dead waiter. The mark comes
+// last: see lease_table.hpp.
 std::string LeaseTable::join_in_sql(const Connection& c, const Attempt& a) const {
   const std::string live = setup_.wakes ? "0" : fmt::format("{}+{}", setup_.clock, setup_.patience);
   std::string names;
-  for (const std::string& name : missing_names(c, a))  // the read shows whether it got them
+  for (const std::string& name : missing_names(c, a))  // the reading shows whether it got the names
     names += (names.empty() ? "DO " : ",") + gets_name(name);
   if (!names.empty()) names += ";";
   return fmt::format(
@@ -133,7 +132,7 @@ Result<LeaseTable::Read> LeaseTable::finish_reading(Connection& c, Attempt& a, c
 
 SqlLeaseStatements LeaseTable::statements(bool wakes) const {
   const std::string lives = alive("w", wakes);
-  // To inspect a key, the names of our own session count: that session does not wait.
+  // For `inspect` the names of our own session count, because that session does not wait.
   const std::string shown =
       wakes ? fmt::format(
                   "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:','dq:'),w.owner)) IS "

@@ -3,7 +3,7 @@
 // The server ends a session when it receives no message for the ttl (idle_session_timeout). A
 // heartbeat writes nothing.
 //
-// The record of the newest grant decides nothing but the token. It is in force as long as a session
+// The record of the newest grant decides only the next token. It is in force as long as a session
 // has the lock and the seal of the record's owner (advisory_lock.cpp), so a release writes nothing.
 #pragma once
 #include <memory>
@@ -39,7 +39,7 @@ class AdvisoryBackend final : public SqlHeldBackend<SqlRecordBackend<Client>> {
   Call set_timeout(Duration ttl) const;
   Result<Lock> lock_of(const Key&) const;
   std::string record_of(std::string_view key) const;
-  // Over any session; a missing table has no rows.
+  // Runs over any session. A missing table has no rows.
   Result<SqlRows> query(std::string_view what, const Call&);
 
   const AdvisoryStatements sql_;

@@ -8,8 +8,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A statement that waits keeps the dead versions of all rows. After this time it is sent again, and
-// becomes the last in the server's queue.
+// A statement that waits keeps the dead versions of all rows. So after this time it is sent again,
+// and becomes the last in the server's queue.
 constexpr Duration longest_wait = 5s;
 
 }  // namespace
@@ -52,7 +52,7 @@ Result<void> AdvisoryWaiter::connect() {
       "itself, or use recipe lease"));
 }
 
-// Runs after a wait that was answered, too: the session has the lock by then, and takes it again.
+// After a wait that was successful, the session has the lock already, and takes it again.
 Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
   const Deadline until = backend_.client_.usual_deadline();
   for (unsigned closed = 0;; ++closed) {
@@ -66,7 +66,7 @@ Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
     auto taken = backend_.client_.run_on<SqlAnswers>(*connection_, until, true, [&](Connection& c) {
       return c.exchange("acquire", calls, until);
     });
-    // An idle connection that the server has closed meanwhile.
+    // The server has closed an idle connection meanwhile.
     if (!taken && connection_->broken() && had_worked && closed < 2) continue;
     if (!taken) return fail(std::move(taken.error()));
     if (const auto token = taken->back().number<FencingToken>(0)) {
@@ -107,14 +107,14 @@ Result<Progress> AdvisoryWaiter::poll(Duration slice) {
   TRY(again, backend_.repeat_grant(request_));
   if (again) return std::move(*again);
   auto done = step(later(Clock::now(), slice));
-  // What the session has, or was about to get, ends with it.
+  // The locks that the session has, or was about to get, end with it.
   if (!done) backend_.client_.drop(std::move(connection_));
   return done;
 }
 
 Result<void> AdvisoryWaiter::cancel() {
   Client& client = backend_.client_;
-  // Its session ends with what it was granted meanwhile, once another one has ended the wait.
+  // When another session has ended the wait, this session ends, with what it was granted meanwhile.
   if (const int pid = client.end_wait(connection_.get())) {
     const Deadline until = client.usual_deadline();
     (void)client.ask_to_end(pid, until);

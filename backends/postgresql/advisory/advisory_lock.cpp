@@ -22,7 +22,7 @@ std::string two(std::int64_t first, std::int64_t second) {
   return std::to_string(static_cast<std::int64_t>(bits));
 }
 
-// An SQL expression of the value.
+// Returns an SQL expression of the value.
 std::string number_of(std::string_view kind, std::string_view value = "$1") {
   return kind == "hashtext"           ? fmt::format("hashtext({})::bigint", value)
          : kind == "hashtextextended" ? fmt::format("hashtextextended({},0)", value)
@@ -43,7 +43,7 @@ std::string is(std::string_view l, std::string_view number, int kind) {
       l, number, kind);
 }
 
-// A second lock of a holder's session; it shows that the record of that owner is in force.
+// Returns a second lock of a holder's session. It shows that the record of that owner is in force.
 std::string seal(std::string_view owner) { return fmt::format("hashtextextended({},0)", owner); }
 
 }  // namespace
@@ -104,7 +104,7 @@ AdvisoryStatements::AdvisoryStatements(std::string_view kind)
                           "l.pid=ANY(string_to_array($2,',')::int[])",
                           rows_)} {}
 
-// A block takes no $1: the value is hex, which no quote and no setting can change.
+// A block takes no $1. The value is hex, which no quote and no setting can change.
 SqlStatement AdvisoryStatements::wait(const std::string& value, Duration longest) const {
   std::string hex;
   for (const char c : value) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));

@@ -6,15 +6,15 @@
 namespace dlock::postgresql {
 namespace {
 
-constexpr int answers_of_login = 4;  // address, TLS, password, settings
+constexpr int answers_of_login = 4;  // replies of a login: address, TLS, password, settings
 
-// A request that ends a wait may arrive before the wait begins; it does nothing then.
+// A request that ends a wait may arrive before the wait begins, and does nothing then.
 constexpr Duration wait_ends_within{100'000};
 
 }  // namespace
 
 // The server undoes the settings of a block that fails, so both branches set `dlock.waited`. A lock
-// that the wait obtained stays with the session or with the transaction, as the function says.
+// that the wait obtained stays with the session or with the transaction, depending on the function.
 SqlStatement wait_statement(std::string_view take, Duration longest) {
   const auto ms = std::max<std::int64_t>(
       1, std::chrono::duration_cast<std::chrono::milliseconds>(longest).count());
@@ -82,7 +82,7 @@ void Client::give_back(std::unique_ptr<SqlSession> s) {
   idle_.push_back(std::move(s));
 }
 
-// A step that waited too long has used its time; a session that broke is replaced.
+// A step that waited too long has used its time. A session that broke is replaced.
 bool Client::may_repeat(SqlSession& c, const Error& e, Deadline until, unsigned failures) {
   if (!retryable(e.code)) return false;
   if (!c.has_server_error() && !(c.used && Clock::now() < until)) return false;
@@ -90,9 +90,9 @@ bool Client::may_repeat(SqlSession& c, const Error& e, Deadline until, unsigned 
   return pause(pause_after(failures), until);
 }
 
-// Creates the tables in one transaction, one client after the other: the server would refuse two at
-// a time. It creates none where another schema has tables of dlock: two users with different
-// search_paths would not exclude each other, and nobody would notice.
+// Creates the tables in one transaction, one client after the other, because the server would
+// refuse two at a time. It creates none where another schema has tables of dlock: two users with
+// different search_paths would not exclude each other, and nobody would notice.
 Result<SqlRows> Client::make_tables(Connection& c, bool only_try, Deadline until) {
   const std::string_view undo =
       only_try ? "RAISE SQLSTATE 'DL000'; EXCEPTION WHEN SQLSTATE 'DL000' THEN NULL;" : "";

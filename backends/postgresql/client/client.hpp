@@ -11,29 +11,29 @@
 
 namespace dlock::postgresql {
 
-// A statement that waits for an advisory lock: `take` is the call of the function, `longest` the
-// longest time that it waits. It does not fail when that time is over, nor when end_waits_in_sql()
-// ends the wait, because the server would log each error with the statement; it does not log what
-// PL/pgSQL catches. `waited_statement` behind it returns the result of the wait.
+// Returns a statement that waits for an advisory lock. `take`: the call of the function. `longest`:
+// the longest time that it waits. When that time is over, or when end_waits_in_sql() ends the wait,
+// the statement does not fail, because the server would log each error with the statement. It does
+// not log what PL/pgSQL catches. `waited_statement`, sent after it, returns the result of the wait.
 SqlStatement wait_statement(std::string_view take, Duration longest);
-// Returns the server's clock before the wait; NULL: the session did not get the lock.
+// Returns the server's clock before the wait. NULL: the session did not get the lock.
 extern const SqlStatement waited_statement;
-// An SQL query that ends the wait of the session with that number, if it waits for an advisory
-// lock: the session is free for other statements then. A later session with the same number would
-// only wait once more.
+// Returns an SQL query that ends the wait of the session with that number, if it waits for an
+// advisory lock. The session is free for other statements then. A later session with the same
+// number would only wait once more.
 std::string end_waits_in_sql(std::string_view pid);
 
-// connection(): Errc::unavailable if no server of the URL writes.
+// connection(): Errc::unavailable if no server of the URL accepts writes.
 class Client final : public SqlClientOf<Options, Connection> {
  public:
   explicit Client(Options options, std::string_view schema = schema::lease)
       : SqlClientOf(std::move(options), schema) {}
 
   void give_back(std::unique_ptr<SqlSession>) override;
-  // Does not end the wait: returns the number of the session, 0 if it does not wait.
+  // Does not end the wait. Returns the number of the session, or 0 if it does not wait.
   int end_wait(SqlSession*) override;
   void drop_waiting(std::unique_ptr<SqlSession>, Deadline until) override;
-  // Ends the wait of the session with that number, over another session.
+  // Ends the wait of the session with that number, through another session.
   Result<void> ask_to_end(int pid, Deadline until);
   Result<std::vector<Finding>> examine(const Traits&) override;
 

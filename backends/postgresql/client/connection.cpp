@@ -19,7 +19,7 @@ void Connection::abandon() noexcept {
   const Fd nowhere{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
   const int socket = fd();
   if (socket < 0 || (nowhere && ::dup3(nowhere.get(), socket, O_CLOEXEC) == socket)) return;
-  ::close(socket);  // out of descriptors: a session too many is better than a message to the server
+  ::close(socket);  // no descriptor: an extra session is better than a message to the server
   handle_ = nullptr;
 }
 
@@ -33,7 +33,7 @@ Error Connection::lost(std::string_view what) {
   return e;
 }
 
-// A late answer is never read.
+// A late reply is never read.
 Error Connection::silent() {
   broken_ = true;
   sent_.clear();
@@ -91,7 +91,7 @@ void Connection::read_result(const PGresult* r) {
   switch (::PQresultStatus(r)) {
     case PGRES_PIPELINE_SYNC: ++done_; return;
     case PGRES_COMMAND_OK:
-      // The answer to PREPARE comes before the answer to the statement.
+      // The reply to PREPARE comes before the reply to the statement.
       if (auto& name = sent_[done_]; !name.empty()) {
         prepared_.insert(std::exchange(name, {}));
         return;
@@ -127,7 +127,7 @@ Result<std::optional<SqlAnswers>> Connection::receive(const Wait& wait) {
       if (!wait_for(::PQsocket(handle_), POLLIN, wait)) return std::nullopt;
       if (::PQconsumeInput(handle_) == 0) break;
     }
-    // A connection that is over still delivers what came before its end, such as the last error.
+    // A connection that has ended still delivers what came before its end, such as the last error.
     const std::unique_ptr<PGresult, decltype(&::PQclear)> r(::PQgetResult(handle_), &::PQclear);
     if (r) read_result(r.get());
     if (::PQstatus(handle_) == CONNECTION_BAD) {

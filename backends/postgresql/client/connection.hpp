@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session of a server. libpq never blocks here: poll(2) waits for its descriptor, so every wait
+// One session of a server. libpq never blocks here: poll(2) waits for its descriptor. So every wait
 // has a deadline and can be interrupted, and a wait in the server (for an advisory lock) goes on
 // while its caller does something else. The thread that owns the Backend calls it.
 //
-// Several statements are sent together and answered together: one exchange. Each statement is a
-// transaction of its own; the server carries them out in order, whatever the earlier ones returned.
+// Several statements are sent together, and their replies come together: this is one exchange. Each
+// statement is a transaction of its own. The server carries them out in order, whatever the earlier
+// ones returned.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -33,15 +34,15 @@ struct Call {
   std::vector<std::string> values{};  // $1, $2, ...
 };
 
-// The server's time in microseconds since 1970, fixed when it receives the statement: so it judges
-// expiry late, never early.
+// The server's time in microseconds since 1970. It is fixed when the server receives the statement.
+// So the statement may find a lease expired too late, but never too early.
 inline constexpr std::string_view server_clock =
     "(date_part('epoch',statement_timestamp())*1e6)::bigint";
 
 struct Facts {
   std::string version;
   bool read_only = false;
-  // a pooler is between: the next statement may run in another session
+  // a pooler is in between, so the next statement may run in another session
   bool proxied = false;
   int pid = 0;
   Micros clock = 0;  // at
@@ -53,11 +54,11 @@ class Connection final : public SqlSession {
   static Result<std::unique_ptr<Connection>> open(const Options&, const Server&, Duration timeout);
   ~Connection() override;
 
-  // Sends, and waits for the answers for at least op_timeout. Errc::timed_out: the outcome is
-  // unknown. The session is broken then, as after every error but a missing table.
+  // Sends the statements, and waits for their replies for at least op_timeout. Errc::timed_out: the
+  // outcome is unknown. Then the session is broken, as after every error except a missing table.
   Result<SqlAnswers> exchange(std::string_view what, std::span<const Call>, Deadline until);
   Result<SqlRows> query(std::string_view what, const Call&, Deadline until);
-  // Sends statements; receive() takes their answers.
+  // Sends statements; receive() takes their replies.
   Result<void> send(std::string_view what, std::span<const Call>, Deadline until);
 
   Result<SqlRows> ask(std::string_view what, const SqlStatement&, const SqlValues&,
@@ -74,12 +75,12 @@ class Connection final : public SqlSession {
   const std::string& sqlstate() const noexcept { return sqlstate_; }
 
   const Facts& facts() const noexcept { return facts_; }
-  // Estimates the server's clock at that time; too low by the transit time of its answer.
+  // Estimates the server's clock at that time; too low by the transit time of the server's reply.
   Micros server_time(Deadline) const noexcept;
-  // How long a statement waits for a row that another session changes.
+  // Returns how long a statement waits for a row that another session changes.
   Duration row_wait() const noexcept { return row_wait_; }
 
-  // Advisory locks of this session: the ticket of its place in a queue or of its grant, and its
+  // The advisory locks of this session: the ticket of its place in a queue or of its grant, and its
   // wake lock (0: none).
   std::set<std::uint64_t> locks;
   std::uint64_t wake_lock = 0;
@@ -99,13 +100,13 @@ class Connection final : public SqlSession {
   std::string what_, sqlstate_, why_;
   Duration row_wait_{}, least_time_{};
   std::set<std::string> prepared_;
-  // the calls that are under way: what each call prepared; empty: nothing
+  // For each call that is under way, the name that it prepared; empty: it prepared nothing.
   std::vector<std::string> sent_;
   SqlAnswers answers_;
   std::size_t done_ = 0;  // of `sent_`
 };
 
-// What a Client and a LeaseTable get is always a Connection.
+// A Client and a LeaseTable of PostgreSQL always get a Connection.
 inline Connection& as_connection(SqlSession& s) noexcept { return static_cast<Connection&>(s); }
 inline const Connection& as_connection(const SqlSession& s) noexcept {
   return static_cast<const Connection&>(s);

@@ -20,10 +20,10 @@ bool is_local(int socket) {
 }
 
 // Sets what would change the meaning of statements, how long they wait, or how they are planned
-// (the server scans small tables that were never analysed, and plans each time again). A setting
-// that the server does not know is left out. Behind a pooler all are left out, because they would
-// stay with the session of another client. client_connection_check_interval: the server notices the
-// end of a client that waits.
+// (the server scans small tables that were never analysed, and plans each time again). It leaves
+// out a setting that the server does not know. Behind a pooler it sets nothing, because the
+// settings would stay with the session of another client. client_connection_check_interval: the
+// server notices the end of a client that waits.
 std::string settings_in_sql(Duration row_wait) {
   return fmt::format(
       "SELECT {},pg_is_in_recovery() OR current_setting('transaction_read_only')='on',"
@@ -43,14 +43,14 @@ std::string settings_in_sql(Duration row_wait) {
 Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server,
                                                      Duration timeout) {
   const Deadline until = later(Clock::now(), timeout);
-  Addresses found(1);  // of a unix socket: none
+  Addresses found(1);  // a unix socket has no address
   if (server.socket.empty()) {
     auto r = look_up(server.address.empty() ? server.host : server.address, server.port, until);
     if (!r) return fail(std::move(r.error()));
     found = std::move(*r);
   }
-  // Of several addresses each is tried for a short time, then each for what is left: a silent one
-  // must not use up the time of the others.
+  // With several addresses, each is tried for a short time, and then each for the time that is
+  // left. So a silent address does not use up the time of the others.
   const std::size_t tries = found.size() > 1 ? 2 * found.size() : 1;
   for (std::size_t i = 0;; ++i) {
     std::unique_ptr<Connection> c{new Connection(server)};
@@ -81,7 +81,7 @@ Result<void> Connection::connect(const Options& o, const Address* address, Deadl
   add("client_encoding", "UTF8");
   add("fallback_application_name", "dlock");
   add("gssencmode", "disable");
-  add("target_session_attrs", "any");  // set_up() asks
+  add("target_session_attrs", "any");  // set_up() asks for the role
   std::vector<const char*> names, values;
   for (const auto& [name, value] : parameters) {
     names.push_back(name.c_str());
@@ -91,12 +91,12 @@ Result<void> Connection::connect(const Options& o, const Address* address, Deadl
   values.push_back(nullptr);
   handle_ = ::PQconnectStartParams(names.data(), values.data(), 0);
   if (!handle_) return fail(Errc::internal, "the client library does not start");
-  ::PQsetErrorVerbosity(handle_, PQERRORS_VERBOSE);  // its texts have the SQLSTATE
+  ::PQsetErrorVerbosity(handle_, PQERRORS_VERBOSE);  // then its error texts have the SQLSTATE
   ::PQsetNoticeProcessor(
       handle_, [](void*, const char*) {}, nullptr);
   if (::PQstatus(handle_) == CONNECTION_BAD)
     return fail(as_login_error(where_, ::PQerrorMessage(handle_)));
-  // libpq prefers an address from elsewhere to the socket. Nothing was sent there.
+  // libpq prefers an address from another source to the socket. Nothing was sent there.
   if (!at_.socket.empty() && !is_local(::PQsocket(handle_)))
     return fail(Errc::config,
                 "connect at {}: PGHOSTADDR, or hostaddr of a service, "

@@ -18,7 +18,7 @@ constexpr std::string_view socket_example = "postgresql+unix:///run/postgresql?d
 
 bool on_socket(const Url& url) noexcept { return url.scheme == "postgresql+unix"; }
 
-// "a,,b" has three items, and the second is empty; "" has none.
+// "a,,b" has three items, and the second item is empty. "" has none.
 std::vector<std::string> list_of(std::string_view text) {
   std::vector<std::string> list;
   if (text.empty()) return list;
@@ -66,12 +66,12 @@ void servers(UrlItems& items, const Url& url, Options& o) {
                 "the name of a database behind the host, as in postgresql://HOST/DB");
 }
 
-// sslmode= would win over the --tls options, so it must not be weaker than they are.
+// sslmode= would override the --tls options, so it must not be weaker than they are.
 bool verifies(std::string_view sslmode) noexcept {
   return sslmode == "verify-ca" || sslmode == "verify-full";
 }
 
-// The sslmode of a service, read where the library reads it; empty: the service has none.
+// Returns the sslmode of a service, from the same file as the library; empty: the service has none.
 std::string sslmode_of(std::string_view service) {
   constexpr std::size_t largest = 65536;
   const auto from = [](const char* name, std::string otherwise) {
@@ -98,7 +98,7 @@ std::string sslmode_of(std::string_view service) {
   return {};
 }
 
-// Errc::config: a file that the library cannot read, or a FIFO, on which it would block.
+// Errc::config: the library cannot read a file, or the file is a FIFO, on which it would block.
 Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o) {
   o.tls_name = !s.tls_name.empty() ? s.tls_name : items.text("tls_name");
   const std::pair<std::string_view, const std::string*> given[] = {{"--tls-ca", &s.tls_ca},
@@ -188,7 +188,7 @@ void normalize_url(Url& url) {
   url.hosts.clear();
 }
 
-// sslmode=disable has no TLS; otherwise the server decides, which --tls-ca turns into verify-full.
+// sslmode=disable means no TLS. Otherwise the server decides, unless --tls-ca makes it verify-full.
 Access access(const Url& url) {
   Access a{.port = usual_port, .no_auth = "it has passwords (--password-file)"};
   if (on_socket(url)) a.no_tls = "a unix socket has no TLS";

@@ -22,13 +22,13 @@ struct Server {
 // The settings from URL and options. libpq takes the others from its own sources (PGUSER,
 // PGPASSWORD, PGPASSFILE, PGSERVICE, PGSSLMODE, ~/.pgpass, ...).
 struct Options : SqlOptions {
-  std::vector<Server> servers;  // dlock uses the first server that answers and writes
+  std::vector<Server> servers;  // dlock uses the first server that replies and accepts writes
   std::string key_kind;         // of recipe advisory
   std::string tls_name;         // that the certificate must have; empty: the host
   std::vector<std::pair<std::string, std::string>> library;  // passed on to libpq
 };
 
-// Errc::usage names the item, its value and what is allowed.
+// Errc::usage: the message names the item, its value and what is allowed.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
 }  // namespace dlock::postgresql

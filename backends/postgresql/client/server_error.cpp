@@ -30,7 +30,7 @@ std::string_view state_in(std::string_view text) noexcept {
 ServerError classify(std::string_view sqlstate) noexcept {
   using enum Remedy;
   static constexpr ServerError known[] = {
-      // Nothing was written.
+      // Errors after which nothing was written.
       {"40", later, Errc::unavailable},
       {"55P03", later, Errc::unavailable, "the row is locked for long"},
       {"57014", later, Errc::unavailable, "the statement was cancelled"},
@@ -79,10 +79,10 @@ Error as_login_error(std::string_view where, std::string_view text) {
   if (!state.empty()) {
     shown = shown.substr(std::min(shown.find(state) + 7, shown.size()));
     ServerError e = classify(state);
-    // PgBouncer refuses a login with the state of a broken protocol
+    // PgBouncer uses this state, of a broken protocol, to refuse a login.
     if (state == "08P01" && has(text, "authentication failed")) e = classify("28");
     if (state == "08P01" && has(text, "no such database")) e = classify("3D000");
-    if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request was sent yet
+    if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request has been sent yet
     return refused(e.code, "connect", where, shown, e.advice);
   }
   if (const auto failed = shown.find("failed: "); failed != shown.npos)

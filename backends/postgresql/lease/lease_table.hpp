@@ -78,7 +78,7 @@ class LeaseTable final : public SqlLeaseTable {
 };
 
 // An SQL expression that turns the number of a row of dlock_wait into the number of its lock, and
-// back. The upper bits stay; no wake lock has them.
+// back. The upper bits stay, and no wake lock has them.
 std::string turned(std::string_view row, std::string_view number);
 
 }  // namespace dlock::postgresql

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of the statements; reads the stored state of a lock and the waiters ahead in its queue.
-// Each statement that changes data is atomic: its preconditions are in its WHERE clause.
+// The texts of the statements that read a lock and the waiters ahead, or change data. A statement
+// that changes data is atomic: its preconditions are in its WHERE clause.
 #include <fmt/format.h>
 #include <algorithm>
 #include "postgresql/lease/lease_table.hpp"
@@ -15,17 +15,17 @@ namespace {
 
 std::string lock_of_row(std::string_view row) { return turned(row, fmt::format("{}.ticket", row)); }
 
-// A waiter lives while its session has its ticket, or for its announced time. The check takes no
-// ticket of a waiter that lives, and a dead waiter's ticket only until the end of this statement.
+// A waiter is alive while its session has its ticket, or for the time that it announced. The check
+// takes only tickets of dead waiters, and only until the end of this statement.
 std::string alive(std::string_view clock) {
   return fmt::format(
       "(CASE WHEN w.live=0 THEN NOT pg_try_advisory_xact_lock_shared({}) ELSE w.live>{} END)",
       lock_of_row("w"), clock);
 }
 
-// $1 name, $2 owner, '' for a reading of no contender; $3 the ticket that the session has; $4
-// whether it takes the ticket of the row. The ticket is read from the row, never remembered: a
-// deleted row means that we do not wait any more.
+// $1 name, $2 owner, '' for a reading without a contender; $3 the ticket that the session has; $4
+// whether it takes the ticket of the row. The ticket is always read from the row: if the row was
+// deleted, we do not wait any more.
 std::string load_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "SELECT l.version,l.fence,l.state,{0},l.updated,l.started,l.started_until,l.layout,l.revoked,"
@@ -58,8 +58,8 @@ std::string write_in_sql(std::string_view clock) {
       clock);
 }
 
-// Deletes the row of the grant, the rows of the dead before it, and the rows that were passed: up
-// to the row with number $10.
+// Deletes the row of the grant, the rows of dead waiters before it, and the rows that were passed:
+// up to the row with number $10.
 std::string leave_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "WITH u AS ({0}), d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND EXISTS(SELECT FROM u) "
@@ -137,7 +137,7 @@ Result<LeaseTable::Row> LeaseTable::finish_reading(Connection& c, const Attempt&
   return std::move(row);
 }
 
-// Before it joins it releases the ticket of a row that is gone.
+// Before it joins, it releases the ticket of a row that is gone.
 Result<SqlLeaseRow> LeaseTable::read(SqlSession& s, Attempt& a, bool join, Deadline until) {
   Connection& c = as_connection(s);
   static const SqlStatement unlock{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
