@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The scripts of redlock: each is a piece behind those that it names. clock (call, now) is in
--- ../redis/fair/state.lua, value (digits, value, refuse) in ../redis/named/named.lua.
+-- The scripts of redlock. Each is a piece that is sent after the pieces that it names. clock (call,
+-- now) is in ../redis/fair/state.lua, value (digits, value, refuse) in ../redis/named/named.lua.
 
 --- keys: clock
 -- The data that one master keeps of a lock:
@@ -45,7 +45,7 @@ local function keep(r)
   redis.call('SET', record_key, table.concat(fields, '|'), 'PX', 90 * 86400 * 1000)
 end
 
--- Stores that a majority was given `token` under its owner.
+-- Stores that a majority has granted `token` to its owner.
 local function confirm(r, token)
   r.counter = math.max(r.counter, tonumber(token))
   r.newest = digits(math.max(tonumber(r.newest), tonumber(token)))
@@ -54,8 +54,8 @@ end
 
 local function last_run(meta) return string.match('&' .. meta, '(&last=[^&]*)') or '' end
 
--- Notes in the record that a job ended with `status` under its confirmed vote. One with a newer
--- token that is there already stays. False: there is nothing to note.
+-- Records that a job ended with `status` under its confirmed vote. A last run with a newer token
+-- stays. False: there is nothing to record.
 local function note_run(r, owner, status)
   if not status or status == '' or r.owner ~= owner or r.token == '0' then return false end
   local before = last_run(r.meta)
@@ -73,8 +73,8 @@ local function note_run(r, owner, status)
   return true
 end
 
--- Whether `owner` has the vote, and it has not expired: in its last millisecond (PTTL 0) it is no
--- longer relied upon.
+-- Returns whether `owner` has the vote and it has not expired. In its last millisecond (PTTL 0)
+-- dlock does not rely on it any more.
 local function belongs(owner) return value() == owner and redis.call('PTTL', lock) ~= 0 end
 
 -- {type, value, milliseconds to its end (-1: none, -2: no lock), then newest, owner, token, since,
@@ -85,16 +85,16 @@ local function lock_state(r)
   return { kind, v or '', left, r.newest, r.owner, r.token, r.since, r.meta, r.list }
 end
 
--- Wakes one waiter. Comes last and never fails: earlier decisions stand.
+-- Wakes one waiter. This comes last and never fails, because earlier decisions stand.
 local function wake()
   if redis.pcall('LLEN', wake_key) == 0 then redis.pcall('RPUSH', wake_key, '1') end
   redis.pcall('PEXPIRE', wake_key, 1000)
 end
 
 --- acquire: state
--- Phase 1: this master's vote, if it is free, and a number higher than all that it has given. A
--- repeated request of its owner gets the same vote. A client with another list of masters than the
--- one known here gets no vote, unless it is about to change it (ARGV[6] == '1').
+-- Phase 1: gives this master's vote, if it is free, and a number higher than all that it has given.
+-- A repeated request of its owner gets the same vote. A client with another list of masters than
+-- the list stored here gets no vote, unless it is about to change the list (ARGV[6] == '1').
 -- ARGV: request, owner, ttl (ms), meta, list, change
 --   -> {request, now, 'granted', number, token or '0', known list}, or {request, now, 'busy',
 --      {state}}, or {request, now, 'list', known list}
@@ -116,9 +116,9 @@ redis.call('SET', lock, me, 'PX', ttl)
 return { id, digits(now), 'granted', digits(r.counter), '0', r.list }
 
 --- confirm: state
--- Phase 2: writes the token back, as long as the vote is still the owner's. A master whose own
--- number is higher stores the token, but does not count: its number was not received when the token
--- was chosen, and the token is not above the numbers that others may have got.
+-- Phase 2: writes the token back if the vote is still the owner's. A master whose own number is
+-- higher stores the token, but does not count. Its number was not received when the token was
+-- chosen, and the token is not above the numbers that others may have got.
 -- ARGV: request, owner, token -> {request, now, 1 or 0}
 local me, token = ARGV[2], ARGV[3]
 local r = record()
@@ -129,9 +129,9 @@ keep(r)
 return { id, digits(now), counts and 1 or 0 }
 
 --- list: state
--- Stores the list of masters of a grant that a majority has confirmed, as long as the vote is still
--- its owner's: so a late copy of this writes nothing after the grant. With ARGV[5] == '1' another
--- list that is known here is only marked, after which neither list can grant.
+-- Stores the list of masters of a grant that a majority has confirmed, if the vote is still its
+-- owner's. So a late copy of this request writes nothing after the grant. With ARGV[5] == '1'
+-- another list that is known here is only marked; then neither list can grant.
 -- ARGV: request, owner, token, list, mark -> {request, now, 1 or 0}
 local me, token, list, mark = ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 local r = record()
@@ -169,8 +169,8 @@ keep(r)
 return { id, digits(now), 'kept', r.token, r.since, r.meta }
 
 --- retake: state
--- The vote of a master that has none of ours (it restarted, or was away), for a grant that a
--- majority has confirmed a moment ago. Not later than ARGV[5] by this master's own clock: a request
+-- Gives the vote of a master that has none of ours (it restarted, or was away) to a grant that a
+-- majority has just confirmed. Not later than ARGV[5] by this master's own clock, because a request
 -- that was long under way must not take the vote for a grant that may be over.
 -- ARGV: request, owner, ttl (ms), token, not after (us), since, meta, list
 --   -> {request, now, 1 or 0}
@@ -187,8 +187,9 @@ redis.call('SET', lock, me, 'PX', ttl)
 return { id, digits(now), 1 }
 
 --- release: state
--- Releases the vote; also after an attempt that failed. Deletes first: Redis lets a script that has
--- written go on when memory is full. A record that cannot be read hinders no release.
+-- Releases the vote, also after an attempt that failed. Deletes first, because Redis lets a script
+-- that has written go on when memory is full. A record that cannot be read does not prevent the
+-- release.
 -- ARGV: request, owner, '1': wake one waiter, how the job ended ('': there was none)
 -- -> {request, now, 1 or 0}
 if not belongs(ARGV[2]) then return { id, digits(now), 0 } end
@@ -202,8 +203,8 @@ return { id, digits(now), 1 }
 
 --- revoke: state
 -- Asks the owner of the vote to stop. The mark is in the part of the record that belongs to this
--- vote: the next vote replaces it. A request that arrives late or twice names an owner, which has
--- no later attempt, so it marks no later vote.
+-- vote, and the next vote replaces it. A request that arrives late or twice names an owner without
+-- later attempts, so it marks no later vote.
 -- ARGV: request, owner -> {request, now, 1 or 0}
 local r = record()
 if not belongs(ARGV[2]) or r.owner ~= ARGV[2] then return { id, digits(now), 0 } end
@@ -214,7 +215,7 @@ end
 return { id, digits(now), 1 }
 
 --- force_release: state
--- Removes the value that was read here, and nothing newer: a string of this value, or any value of
+-- Removes the value that was read here, and no newer value: a string of this value, or any value of
 -- another type.
 -- ARGV: request, type, value -> {request, now, 1 or 0}
 local v, kind = value()

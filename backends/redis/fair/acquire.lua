@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Acquires: the fast path, and behind state the rest.
+-- Script acquire: the fast path, and after state the rest.
 
 --- acquire_free: keys
--- Grants, queues or refuses. May be repeated: a holder gets its own token again, a waiter keeps its
--- place.
+-- Grants, queues or refuses. It may be repeated: a holder gets its own token again, and a waiter
+-- keeps its place.
 -- KEYS lock [queue]
 -- ARGV owner, mode X|S|P, limit, ttl, delay, patience, claim, meta, suffix of the fence record,
 --      wait 1|0, asked before 1|0, queue only 1|0
@@ -15,7 +15,8 @@
 --    {'busy', now, free_at, holder}
 --    {'later', now, free_at, holder}           no queue was given, and one is needed
 --
--- The fast path: no holder and no waiters. One read, one write, before state is even defined.
+-- The fast path, for a key without holders and waiters: one read and one write, before state is
+-- defined.
 local me, mode, meta = ARGV[1], ARGV[2], ARGV[8]
 local ttl, delay = tonumber(ARGV[4]), tonumber(ARGV[5])
 
@@ -49,20 +50,20 @@ if not held and wait_until <= now and ARGV[11] == '0' and ARGV[12] ~= '1'
 end
 
 --- acquire: acquire_free state
--- There is a holder, or there are or may be waiters.
+-- The key has a holder, or has or may have waiters.
 local limit, patience, claim = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local queue_only = ARGV[12] == '1'
 if queue_only then claim = nil end  -- nobody may run, so nobody is woken
 local checks_queue = queue and (ARGV[11] == '1' or wait_until > now)
 local request = me .. '|' .. mode .. '|' .. ARGV[3] .. '|' .. meta
 local ticket = checks_queue and call('ZSCORE', queue, request)
--- a request proves that its owner lives, whatever the clock says
+-- the request proves that its owner lives, whatever the clock says
 if ticket then call('ZADD', queue, mark(now + patience, false), 'l' .. ticket) end
 if checks_queue then expire_waiters() end
 local tally, holders, first, top = inside(all)
 newest = math.max(newest, top)
 
--- The queue's key lives as long as it may have members.
+-- The queue's key must live as long as it may have members.
 local function wait_at_least(t, new_key)
   if wait_until >= t and not new_key then return end
   wait_until = t + patience  -- so that not every refresh writes it
@@ -88,9 +89,9 @@ for _, h in ipairs(holders) do
   end
 end
 
--- First come, first served without needless waiting: this owner may run if all ahead of it could
--- hold at the same time, in any order, and leave room for it. So readers pass together, but never
--- an earlier writer.
+-- The waiter that came first is served first, but nobody waits needlessly: this owner may run if
+-- all ahead of it could hold at the same time, in any order, and leave room for it. So readers pass
+-- together, but never pass an earlier writer.
 local would = { count = tally.count, exclusive = tally.exclusive, room = tally.room }
 local rank, fits = 0, not queue_only and (queue or wait_until <= now)
 while checks_queue and fits do
@@ -130,7 +131,7 @@ local holder = shown(first)
 if not queue then return { 'later', now, instant(tally.free_at), holder } end
 if ARGV[10] ~= '1' then return { 'busy', now, instant(invite_others()), holder } end
 
--- No waiter was expected there; but the record that says so may have been lost.
+-- No waiter was expected in the queue, but the record that says so may have been lost.
 if not checks_queue then
   checks_queue = true
   expire_waiters()

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What becomes of a grant.
+-- Scripts that change a grant.
 
 --- find_token: keys
--- Before release and renew, if the caller knows its owner but not its token (a handle): the newest
--- grant of that owner.
+-- Runs before release and renew, if the caller knows its owner but not its token (a handle). Finds
+-- the newest grant of that owner.
 if ARGV[2] == '' then
   local fields, newest = call('HGETALL', lock), 0
   for i = 1, #fields, 2 do
@@ -14,10 +14,10 @@ if ARGV[2] == '' then
 end
 
 --- note_run: keys
--- Before release and renew, which call it behind their own first write: Redis lets a script that
--- has written go on when memory is full.
--- The last run of the key, from the record of the grant that it ran under. One with a newer token
--- that is there already stays: of several holders, or after a late message, the newest counts.
+-- Runs before release and renew, which call it after their own first write, because Redis lets a
+-- script that has written go on when memory is full. Records the last run of the key, from the
+-- record of its grant. A run with a newer token stays: of several holders, or after a late request,
+-- the newest run counts.
 local function note_run(record, last, status)
   local granted, meta = string.match(record, '^%x*|%d+|%d+|[XSP]|%d+|%d+|(%d+)|(.*)$')
   if not status or status == '' or not granted then return end
@@ -27,9 +27,9 @@ local function note_run(record, last, status)
 end
 
 --- renew: find_token note_run
--- The lease ends `ttl` from now, later or earlier than before. One that has ended is never revived.
--- One key, always.
--- The expiry is written first: Redis lets a script that has written go on when memory is full.
+-- Makes the lease end `ttl` from now, even if that is earlier than before. It never revives a lease
+-- that has ended, and needs only the lock's key. It writes the expiry first, because Redis lets a
+-- script that has written go on when memory is full.
 -- KEYS lock   ARGV owner, token, ttl, the longest it may be with the lock-delay ('': any), how the
 -- job ended (detach), what is new about the holder (Lease::ended)
 -- -> {'kept', now, token, mode, slot, 1 if it was asked to stop, or 0}, {'lost', now} or {'longer',
@@ -60,8 +60,8 @@ local marked = tonumber(string.match(found[3] or '', '^%d+')) or 0
 return { 'kept', now, ARGV[2], mode, tonumber(slot), tonumber(ARGV[2]) <= marked and 1 or 0 }
 
 --- release_free: find_token note_run
--- Releases the grant with this token, if it is this owner's and in force. Deletes first (allowed
--- even when memory is full), wakes last. A clean release starts no lock-delay. KEYS lock [queue]
+-- Releases this owner's grant with this token, if it is in force. Deletes first (allowed even when
+-- memory is full), wakes last. A release starts no lock-delay. KEYS lock [queue]
 -- ARGV owner, token, claim, how the job ended ('': there was none)   -> {released, now}
 local found = call('HMGET', lock, ARGV[2], 'wait', 'revoke', 'last')
 local released = 0
@@ -82,13 +82,13 @@ end
 if not found[2] or tonumber(found[2]) <= now or not queue then return { released, now } end
 
 --- release: release_free state
--- There may be waiters.
+-- The key may have waiters.
 serve_queue(call('HGETALL', lock), tonumber(ARGV[3]))
 return { released, now }
 
 --- cancel: state
--- Leaves the queue, and releases what an unanswered request of this owner may have been granted. An
--- owner is new for each attempt, so a late cancel cannot hit the next one.
+-- Leaves the queue, and releases a grant that a request of this owner without a reply may have
+-- made. An owner is new for each attempt, so a late cancel cannot affect the next attempt.
 -- KEYS lock [queue]   ARGV owner, mode, limit, meta, claim   -> {waited, released, now}
 local fields, left = call('HGETALL', lock), {}
 local wait_until, released, waited = 0, 0, 0
@@ -121,8 +121,8 @@ if wait_until > 0 and not waiter_at(0) then call('HDEL', lock, 'wait') end
 return { waited, released, now }
 
 --- force_release: state
--- For operators: removes the holder with this token ('': every holder), without lock-delay. Fence,
--- start and last run stay.
+-- For operators: removes the holder with this token ('': every holder), without lock-delay. Newest
+-- token, start and last run stay.
 -- KEYS lock [queue]   ARGV token, claim   -> {removed, now}
 local token, removed, waits, left = ARGV[1], 0, false, {}
 local fields = redis.pcall('HGETALL', lock)
@@ -149,9 +149,9 @@ if waits and queue then serve_queue(left, tonumber(ARGV[2])) end
 return { removed, now }
 
 --- revoke: keys
--- Asks the holders in force with this token or an older one to stop. The sender has read the token
--- from the lock. Tokens only rise, so a request that arrives late or twice, when those grants are
--- over, finds no holder to ask and writes nothing; a mark that is left asks no later grant.
+-- Asks the holders in force with this token or an older token to stop. The sender has read the
+-- token from the lock. Tokens only rise. So if the request arrives late or twice, after those
+-- grants, it finds no holder to ask and writes nothing. A mark that stays asks no later grant.
 -- KEYS lock   ARGV token, who asks   -> {holders asked, now}
 local fields, revoked, marked = call('HGETALL', lock), 0, 0
 for i = 1, #fields, 2 do
@@ -171,8 +171,8 @@ end
 return { revoked, now }
 
 --- note_start: find_token
--- Replaces the noted start, under a grant in force, if it is the one that was read. If it is the
--- new one already, the request is repeated: written again, for the replicas.
+-- Replaces the recorded start if it is the start that was read, and the grant is in force. If it is
+-- the new start already, the request is a repetition: write the start again, for the replicas.
 -- KEYS lock   ARGV owner, token, the start that was read, the new one: 'at|keep until' or ''
 -- -> {1: done, 0: no grant in force, 2: another start is noted; now}
 local found = call('HMGET', lock, ARGV[2], 'start', 'expires')

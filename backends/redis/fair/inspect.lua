@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What changes nothing.
+-- Scripts that change nothing.
 
 --- check: keys
--- Whether a grant with this token ('': any), of this owner ('': any), is in force now.
+-- Returns whether a grant with this token ('': any), of this owner ('': any), is in force now.
 -- KEYS lock   ARGV owner, token   -> 1 or 0
 local function in_force(record)
   local owner, deadline = string.match(record or '', '^(%x*)|(%d+)|')

@@ -1,18 +1,18 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What the scripts of recipe fair share. Each script is a piece of a file here, behind those pieces
--- that it names.
+-- The shared parts of the scripts of recipe fair. Each script is a piece of a file here. It is sent
+-- after the pieces that it names.
 
 --- clock
--- The server's clock in microseconds, the only clock that decides anything. In a separate file so
--- that a test can replace it.
+-- The server's clock in microseconds, the only clock that decides anything. It is a separate piece
+-- so that a test can replace it.
 local call = redis.call
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
 --- keys: clock
--- Without a queue (slot of a cluster that is being moved) a script does what the lock alone allows.
+-- Without a queue (a cluster is moving the slot) a script does what the lock alone allows.
 local lock, queue = KEYS[1], KEYS[2]
--- The answers to a record that is left alone.
+-- The replies for a record that is left as it is.
 local function other_layout(version)
   local known = ', and this dlock knows layout 1'
   return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. version .. known)
@@ -22,15 +22,15 @@ local function no_record()
 end
 
 --- state: keys
--- For operations beyond the fast paths: LockState of src/core/lock_state.cpp, kept in two keys.
--- README.md, "Layout", describes them. Instants are microseconds of the server's clock; a double
+-- For requests beyond the fast paths: LockState of src/core/lock_state.cpp, kept in two keys, which
+-- README.md describes under "Layout". Instants are microseconds of the server's clock; a double
 -- holds them exactly until the year 2255.
 local border = 100000000000000  -- in the queue: tickets are below, instants above
 local function digits(n) return string.format('%.0f', n) end  -- tostring() keeps only 14 of them
 local function instant(t) return t < math.huge and t or 0 end  -- 0: never
--- for PEXPIRE: a key outlives its contents
+-- for PEXPIRE: a key must outlive its contents
 local function ms(span) return math.ceil(span / 1000) + 1000 end
--- Not a record of dlock: refused rather than guessed.
+-- It is no record of dlock: refuse it, and guess nothing.
 local function corrupt() error('DLOCKDATA ' .. lock .. ' is not a record of dlock') end
 
 local fixed = { version = true, fence = true, expires = true, wait = true, start = true,
@@ -43,14 +43,14 @@ local function parse_holder(token, record)
   return { token = token, owner = owner, deadline = tonumber(deadline), mode = mode,
     slot = tonumber(slot), record = record, free_at = tonumber(deadline) + tonumber(delay) }
 end
--- The public part: the owner is a secret, its first digits tell holders apart.
+-- The public part of a holder. The owner is a secret, but its first digits tell holders apart.
 local function shown(h)
   if not h then return '' end
   return h.token .. '|' .. string.sub(h.record, 1, 8) .. string.sub(h.record, #h.owner + 1)
 end
 
--- The owners that hold, or would hold, at the same time. `room`: the smallest limit of earlier
--- waiters, whose place must stay free.
+-- The owners that hold, or would hold, at the same time. `room`: the smallest limit of the waiters
+-- ahead, which must still be able to hold.
 local function admits(tally, mode, limit)
   if mode == 'X' then return tally.count == 0 end
   return not tally.exclusive and tally.count < tally.room and (mode == 'S' or tally.count < limit)
@@ -59,7 +59,7 @@ local function add(tally, mode)
   tally.count = tally.count + 1
   tally.exclusive = tally.exclusive or mode == 'X'
 end
--- Whether a waiter may run; if so, it counts as a holder for those behind it.
+-- Returns whether a waiter may run. If so, it counts as a holder for the waiters behind it.
 local function let_in(tally, mode, limit)
   if not admits(tally, mode, limit) then return false end
   add(tally, mode)
@@ -67,8 +67,8 @@ local function let_in(tally, mode, limit)
   return true
 end
 
--- The holders among these fields; drops expired ones. free_at: when the first of them ends by
--- itself, lock-delay included.
+-- Finds the holders among these fields, and drops expired ones. free_at: when the first of them
+-- ends by itself, lock-delay included.
 -- -> tally, holders, the oldest one, the newest token of all
 local function inside(fields)
   local tally = { count = 0, exclusive = false, room = math.huge, free_at = math.huge }
@@ -91,9 +91,8 @@ local function inside(fields)
   return tally, holders, first, top
 end
 
--- In a slot that is being moved, a script that accesses a key which it has just emptied is ended by
--- an error, halfway. So the members of the queue are counted here, and an empty queue is not
--- accessed.
+-- If a script empties a key in a slot that is being moved and then accesses that key, it ends with
+-- an error, halfway. So count the members of the queue here, and do not access an empty queue.
 local size, cached = 0, {}
 local function drop(ticket)
   size = size - call('ZREMRANGEBYSCORE', queue, ticket, ticket)
@@ -106,11 +105,11 @@ local function expire_waiters()  -- before any other access to the queue
   local silent = call('ZRANGEBYSCORE', queue, border, string.format('%.1f', now + 0.5))
   for _, member in ipairs(silent) do drop(string.sub(member, 2)) end
 end
--- How long a waiter lives, and whether it was invited and has not polled since.
+-- Returns how long a waiter lives, and whether it was invited and has not polled since.
 local function mark(live_until, called) return digits(live_until) .. (called and '.5' or '') end
 
--- The waiter at `rank`, or nil behind the last one. A place without its mark (it was deleted) is
--- removed.
+-- Returns the waiter at `rank`, or nil after the last one. Removes a place without its mark (it was
+-- deleted).
 local function waiter_at(rank)
   while not cached[rank] do
     if size == 0 then return nil end
@@ -130,10 +129,10 @@ local function waiter_at(rank)
 end
 
 -- Wakes exactly the waiters that may run now and have not been invited yet. A waiter that does not
--- poll again within `claim` loses its place, or one stopped waiter would block all behind it. Comes
--- last and never fails: earlier decisions stand. A waiter that cannot be reached (memory is full;
--- its list belongs to the other side of a slot that is being moved) notices by its refresh.
--- `claim` nil: wakes nobody.
+-- poll again within `claim` loses its place, because it would block all behind it. This comes last
+-- and never fails, because earlier decisions stand. A waiter that cannot be reached (memory is
+-- full; its list is in the other part of a slot that is being moved) learns of its turn by its
+-- refresh. `claim` nil: wakes nobody.
 -- -> when time alone may change which waiters can run: the end of a holder, of a waiter that may
 --    run and does not, and of the first that may not; rank of the first that may not run
 local wake = string.gsub(lock, 'fence$', 'wake:')

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The scripts of the named recipes: each is a piece behind those that it names. clock (call, now)
--- is in ../fair/state.lua.
+-- The scripts of the named recipes. Each is a piece that is sent after the pieces that it names.
+-- clock (call, now) is in ../fair/state.lua.
 
 --- keys: clock
 -- Recipes that exclude with other programs: the lock is a string under the name those programs use,
@@ -12,15 +12,15 @@
 --                        after it. Not given to renew and release of a lock that names its owner,
 --                        if its slot is being moved and only one of the two keys is here
 --
--- The record describes the lock only as long as the lock has that value.
+-- The record is valid only while the lock has that value.
 local lock, fence = KEYS[1], KEYS[2]
 
 --- value: keys
--- Of these recipes and of redlock.
+-- For these recipes and redlock.
 local function digits(n) return string.format('%.0f', n) end  -- tostring() keeps only 14 of them
 
--- The value; false: there is none. Another type belongs to another program: its name is the second
--- result.
+-- Returns the value; false: there is none. If the key has another type, it belongs to another
+-- program, and the second result is the name of the type.
 local function value()
   local v = redis.pcall('GET', lock)
   if type(v) ~= 'table' then return v, v and 'string' or 'none' end
@@ -29,8 +29,8 @@ local function value()
   return '', kind
 end
 
--- For a record that is not read. One of another layout than this, which is the first, begins with
--- its number: `v2|`.
+-- For a record that cannot be read. A record of another layout than this first one begins with the
+-- number of its layout: `v2|`.
 local function refuse(key, text)
   local layout = string.match(text, '^v(%d+)')
   if not layout then error('DLOCKDATA ' .. key .. ' is not a record of dlock') end
@@ -54,11 +54,9 @@ end
 
 local function next_token(r) return digits(math.max(tonumber(r and r.token or '0') + 1, now)) end
 
--- Whether value `v` is that of `owner`, and not expired: in its last millisecond (PTTL 0) the
--- server still shows a lock that check calls stale, and a grant once reported as stale must not
+-- Returns whether value `v` belongs to `owner` and has not expired. In its last millisecond (PTTL
+-- 0) the server still shows a lock that check calls stale. A grant once reported as stale must not
 -- come back.
--- `sign`: the value of this owner, or its beginning if it ends in ':'; empty: only the record has
--- the owner.
 local function belongs(v, r, owner, sign)
   if not v or redis.call('PTTL', lock) == 0 then return false end
   if sign == '' then return r ~= nil and r.owner == owner and r.value == v end
@@ -84,7 +82,7 @@ end
 return lock_state()
 
 --- set_acquire: state
--- SET NX PX, and a token with it. -> {'granted'|'held', token} or {'busy', {state}}
+-- SET NX PX, with a token. -> {'granted'|'held', token} or {'busy', {state}}
 local me, ttl, meta = ARGV[1], ARGV[2], ARGV[3]
 local v, kind = value()
 local r = record()
@@ -99,9 +97,9 @@ keep(token, me, me, digits(now), meta)
 return { 'granted', token }
 
 --- getset_acquire: state
--- The algorithm's SETNX, GET and GETSET in one step: so it overwrites no time of another, and a
--- late request is judged by the clock of its sending. ARGV: owner, its value, meta, the client's
--- time and, in the same units, microseconds per unit of a value.
+-- Does the algorithm's SETNX, GET and GETSET in one step. So it overwrites no time of another
+-- client, and a late request is judged by the clock of its sending. ARGV: owner, its value, meta,
+-- the client's time and, in the same units, microseconds per unit of a value.
 -- -> {'granted'|'held', token} or {'busy', {state}}
 local me, mine, meta, theirs, unit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local v, kind = value()
@@ -119,9 +117,9 @@ keep(token, me, mine, digits(now), meta)
 return { 'granted', token }
 
 --- grant: state
--- The token of a lock that other commands took before, if it still has their value. Repeating it
--- gives the same token. ARGV[4]: milliseconds to its end, if those commands set none. ->
--- {'granted', token} or {'gone'}
+-- Gives a token to a lock that other commands took before, if it still has their value. A
+-- repetition returns the same token. ARGV[4]: milliseconds to its end, if those commands set none.
+-- -> {'granted', token} or {'gone'}
 local me, mine, meta, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if value() ~= mine then return { 'gone' } end
 if ttl then redis.call('PEXPIRE', lock, ttl) end
@@ -158,15 +156,16 @@ keep(r.token, me, new, r.since, r.meta)
 return { 'kept', r.token }
 
 --- release: state
--- Compare and delete. ARGV[3]: microseconds per unit, if the value is the time at which the lock
--- ends: after that it is left for others to take over. -> 1 or 0
+-- Compares and deletes. ARGV[3]: microseconds per unit, if the value is the time at which the lock
+-- ends. After that time the lock is left for others to take over. -> 1 or 0
 local v = value()
 if not belongs(v, record(), ARGV[1], ARGV[2]) then return 0 end
 if ARGV[3] and (tonumber(v) or 0) * ARGV[3] <= now then return 0 end
 return redis.call('DEL', lock)
 
 --- force_release: state
--- With a token: if dlock's grant with this token is in force. Without: any value, from any program.
+-- With a token: removes the lock if dlock's grant with this token is in force. Without a token:
+-- removes any value, of any program. -> 1 or 0
 -- -> 1 or 0
 local token = ARGV[1]
 if token ~= '' then
@@ -176,8 +175,8 @@ end
 return redis.call('DEL', lock)
 
 --- delete_stale: state
--- A lock without expiry that has not changed since it was read. ARGV[2]: set its expiry
--- (milliseconds), empty: remove it. -> 1 or 0
+-- Ends a lock without expiry that has not changed since it was read. ARGV[2]: the expiry to set
+-- (milliseconds); empty: remove the lock. -> 1 or 0
 if value() ~= ARGV[1] or redis.call('PTTL', lock) ~= -1 then return 0 end
 if ARGV[2] == '' then return redis.call('DEL', lock) end
 return redis.call('PEXPIRE', lock, ARGV[2])
