@@ -14,7 +14,7 @@ struct Call {
   const redis::Script* script = nullptr;  // none: a plain command, whose reply has no number
   std::vector<std::string> keys;
   std::vector<std::string> args;  // after the number; for a plain command, all of it
-  // A release: if this connection breaks, send it again on the next one.
+  // if this connection breaks, send it again on the next: it releases something
   bool must_arrive = false;
   Deadline pointless = no_deadline;  // must_arrive: after that time the release is not needed
 };

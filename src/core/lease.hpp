@@ -47,8 +47,7 @@ struct Lease {
 };
 
 // A request for a lock. `owner` names one attempt to acquire. If a reply is lost, the caller
-// repeats the request with the same owner. By the owner the store recognises what it has done
-// already.
+// repeats the request with the same owner. By it the store recognises what it has done already.
 //
 // An owner must not be used again after an undo. A release, a cancellation or another undo may
 // arrive late, and would end the next grant under its owner. So once dlock has sent an undo, with

@@ -24,9 +24,8 @@ class Dial {
   // `first`: the index of the address to try first; it wraps around.
   Dial(Endpoint at, Duration silence, Deadline until, std::size_t first = 0);
 
-  // Returns the connected socket. Nothing: none yet; call again when events() happen on fd(), and
-  // no later than patience(). Errc::unavailable, Errc::denied or Errc::usage: no address can be
-  // used.
+  // Returns the connected socket, or nothing yet: call again when events() happen on fd(), and no
+  // later than patience(). Errc::unavailable, Errc::denied or Errc::usage: no address can be used.
   Result<Fd> step(Deadline now);
   // Call it if the connection is useless: the next step() then tries the next address.
   void refused(Error why);

@@ -4,9 +4,8 @@
 //
 // A transition is one pwrite of the slot that is not in force. The newest slot with a valid
 // checksum is in force. So a process that is killed at any moment leaves the state before or after
-// its transition, and nothing in between. There is no fsync: after a power cut the state may be
-// older, and the wall clock keeps the tokens rising. The tail of a long queue (tail.hpp) comes
-// after the slots.
+// its transition. There is no fsync: after a power cut the state may be older, and the wall clock
+// keeps the tokens rising. The tail of a long queue (tail.hpp) comes after the slots.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>

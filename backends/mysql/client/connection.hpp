@@ -95,10 +95,9 @@ class Connection final : public SqlSession {
     return query(what, fmt::format(sql, std::forward<Args>(args)...), until);
   }
 
-  // The same with values, and with other statements before and after. When a statement is sent over
-  // this connection for the second time, it becomes a prepared statement of the server, if it comes
-  // alone (MariaDB; preparing costs an exchange more). Without a reply in time the connection is
-  // broken.
+  // The same with values, and with other statements before and after. From its second time over
+  // this connection a statement that comes alone is a prepared statement of the server (MariaDB;
+  // preparing costs an exchange more). Without a reply in time the connection is broken.
   Result<SqlRows> query(std::string_view what, const Template&, const Values&,
                         std::string_view before, std::string_view behind, Deadline until);
 

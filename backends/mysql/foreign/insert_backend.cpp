@@ -68,10 +68,9 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
   }
 }
 
-// Returns the FROM clause of a statement that writes the record of this owner: the row itself,
-// which must be ours and not expired, and stays locked until that statement is committed. So a late
-// statement finds no row. A contender that removes the row waits for the record to be written, and
-// writes a greater token.
+// Returns the FROM clause of a statement that writes this owner's record: the row itself, ours and
+// not expired, locked until that statement is committed. So a late statement finds no row. A
+// contender that removes the row waits for the record to be written, and writes a greater token.
 std::string InsertBackend::row_of(const std::string& name, const Owner& owner) const {
   return fmt::format("`{}` WHERE method_name={} AND method_desc LIKE '{}%' AND {}>{} FOR UPDATE",
                      rows_, text_hex(name), mark(owner), end_of_lease, server_clock);

@@ -49,9 +49,8 @@ std::string node_prefix(Dialect, const Owner&, Mode);
 bool is_sequential(std::string_view name) noexcept;
 std::optional<Member> parse_member(Dialect, std::string_view name);
 
-// A helper node of dlock beside the queue (dialect sequential), with the owner of a permit's slot.
-// Other programs sort nodes by a tag or number at the end. It has neither, so they never wait for
-// it.
+// A helper node of dlock beside the queue (dialect sequential): the owner of a permit's slot. Other
+// programs sort nodes by a tag or number at the end. It has none, so they never wait for it.
 std::string slot_node(unsigned slot);
 std::optional<unsigned> parse_slot(std::string_view name);
 
