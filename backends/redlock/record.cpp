@@ -125,7 +125,7 @@ Leader leader_of(const NodeStates& states, std::size_t majority) {
       h.revoked =
           std::any_of(by.begin(), by.end(), [](const NodeState* s) { return is_revoked(s->meta); });
       h.who = Identity::decode((*newest)->meta);
-      h.held = Duration{std::max<Micros>(0, (*newest)->now - (*newest)->since)};
+      h.granted_at = time_of_grant((*newest)->since, (*newest)->now);
     } else if (lock.first == "string" && lock.second.size() >= 16) {
       h.id = lock.second.substr(0, 8);
     }

@@ -194,8 +194,7 @@ Result<std::optional<KeyView>> SqlLeaseBackend::view_of(SqlSession& session,
   for (const auto& h : s.holders) {
     const auto shown = std::find_if(v.holders.begin(), v.holders.end(),
                                     [&](const HolderView& one) { return one.token == h.token; });
-    if (const Micros granted = row.holders.granted_at(h); row.now >= granted)
-      shown->held = Duration{row.now - granted};
+    *shown = row.view_of(h);
     shown->revoked = h.token <= row.revoked;
     if (h.since > row.now + 1'000'000)
       v.notes.push_back(

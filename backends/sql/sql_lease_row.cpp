@@ -18,6 +18,12 @@ Error damaged_record(const std::string& where) {
           fmt::format("table dlock_lock at {}: a record is damaged or of another version", where)};
 }
 
+HolderView SqlLeaseRow::view_of(const LockState::Holder& h) const {
+  HolderView v = view(h, now);
+  v.granted_at = time_of_grant(holders.granted_at(h), now);
+  return v;
+}
+
 std::optional<LockState::Waiter> waiter_of(std::string_view ticket, std::string_view mode,
                                            std::string_view owner, std::string_view permits) {
   const auto number = parse_number<std::uint64_t>(ticket);

@@ -34,6 +34,8 @@ struct SqlLeaseRow {
   std::optional<LastRun> last_run;
   std::string wake{};      // the wake lock of a holder that was granted a free key
   bool read_only = false;  // the server became read-only
+
+  HolderView view_of(const LockState::Holder&) const;  // with the time of its grant
 };
 
 // A row that was read after a wait in the same exchange. `obtained`: the wait was successful.
@@ -65,7 +67,7 @@ struct SqlLeaseDecision {
   SqlWrittenRow written;  // set after a grant
   SqlWakeTarget target;   // of Waiting
   bool idle = false;      // there is room: the waiters ahead only have to claim it
-  std::optional<LockState::Holder> in_the_way;
+  std::optional<HolderView> in_the_way;
 };
 
 struct SqlLeaseAttempt {

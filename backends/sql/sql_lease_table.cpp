@@ -52,7 +52,8 @@ Result<SqlLeaseDecision> SqlLeaseTable::acquire(SqlSession& c, Attempt& a, Deadl
                  .now = row.now,
                  .version = row.version};
     for (const auto& h : row.state.holders)
-      if (h.free_at() > row.now && h.owner != me && !out.in_the_way) out.in_the_way = h;
+      if (h.free_at() > row.now && h.owner != me && !out.in_the_way)
+        out.in_the_way = row.view_of(h);
     out.idle = a.room.has_value();
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {

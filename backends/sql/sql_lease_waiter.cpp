@@ -205,8 +205,7 @@ void SqlLeaseWaiter::plan(const SqlLeaseDecision& out) {
   // The target's lock is free, but its lease is not over: only time, or a release by another
   // session, can end the lease.
   const bool orphan = target_.lock.empty() || gone_ == target_.lock;
-  last_.holder.reset();
-  if (out.in_the_way) last_.holder = view(*out.in_the_way, out.now);
+  last_.holder = out.in_the_way;
   const auto& w = std::get<LockState::Waiting>(out.answer);
   const Duration to_free = w.free_at == never ? longest_
                                               : std::clamp<Duration>(Duration{w.free_at - out.now},
@@ -246,12 +245,10 @@ Result<std::optional<Progress>> SqlLeaseWaiter::request_over(Deadline until) {
   requested_ = true;
   if (std::holds_alternative<LockState::Granted>(out.answer)) return std::optional{granted(out)};
   if (std::holds_alternative<LockState::Busy>(out.answer)) {
-    std::optional<HolderView> by;
-    if (out.in_the_way) by = view(*out.in_the_way, out.now);
     if (table_.release_locks(*session_, attempt_.name, request_.owner, {}, true,
                              later(Clock::now(), client_.options().op_timeout)))
       client_.give_back(std::move(session_));
-    return Busy{std::move(by), {}, out.sent};
+    return Busy{std::move(out.in_the_way), {}, out.sent};
   }
   if (!wakes) {
     TRY(n, table_.ahead(*session_, attempt_.name, request_.owner, until));

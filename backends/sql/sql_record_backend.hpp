@@ -40,7 +40,7 @@ struct LockRecord {
     h.token = fence;
     h.who = who;
     h.remaining = Duration{std::max<Micros>(0, left)};
-    if (now >= granted) h.held = Duration{now - granted};
+    h.granted_at = time_of_grant(granted, now);
     return h;
   }
   std::string why() const {

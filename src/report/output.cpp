@@ -125,9 +125,7 @@ std::string Output::held_line(const Waiting& last) const {
   const std::string stranger =
       who.pid > 0 ? fmt::format("process {}, which is not dlock's", who.pid) : "another program";
   std::string line = fmt::format("{} is held by {}", held, nameless ? stranger : who.text());
-  // Where the store does not record the grant, only the time of the request is known.
-  const Duration age = holder->held.value_or(Duration(wall_micros() - who.since));
-  if ((holder->held || who.since > 0) && age >= Duration{}) line += " for " + format_duration(age);
+  if (const auto held_for = holder->held()) line += " for " + format_duration(*held_for);
   if (!who.reason.empty()) line += fmt::format(": {}", printable(who.reason));
   if (holder->vanished) line += " (gone; its lock-delay is running)";
   if (holder->mode == Mode::shared && plan_.request.mode == Mode::permit)

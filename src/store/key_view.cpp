@@ -12,6 +12,16 @@ std::string short_id(const Owner& owner) { return owner.hex().substr(0, 8); }
 
 }  // namespace
 
+std::optional<Duration> HolderView::held(Deadline now) const {
+  if (!granted_at) return std::nullopt;
+  return std::chrono::duration_cast<Duration>(now - *granted_at);
+}
+
+std::optional<Deadline> time_of_grant(Micros granted, Micros now) {
+  if (granted <= 0 || granted > now) return std::nullopt;
+  return later(Clock::now(), Duration{granted - now});
+}
+
 HolderView view(const LockState::Holder& h, Micros now) {
   HolderView v;
   v.id = short_id(h.owner);
@@ -21,7 +31,7 @@ HolderView view(const LockState::Holder& h, Micros now) {
   v.attached = h.deadline == never;
   v.vanished = h.deadline <= now;
   // for a lease, `since` is the time of the last renewal
-  if (v.attached && h.since <= now) v.held = Duration{now - h.since};
+  if (v.attached) v.granted_at = time_of_grant(h.since, now);
   if (h.free_at() != never)  // a damaged record may say anything: avoid an overflow
     v.remaining = Duration{std::max<Micros>(0, v.vanished ? h.free_at() : h.deadline) - now};
   v.who = Identity::decode(h.meta);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <vector>
+#include "core/clock.hpp"
 #include "core/identity.hpp"
 #include "core/lock_state.hpp"
 #include "store/last_run.hpp"
@@ -20,8 +21,8 @@ struct HolderView {
   bool attached = false;
   bool vanished = false;              // the holder is gone, and only its lock-delay still runs
   std::optional<Duration> remaining;  // until the lease or the lock-delay ends, if nobody renews it
-  // The time since the grant, by the store's clock. nullopt: the store does not record it.
-  std::optional<Duration> held;
+  // When the lock was granted, as a time of this host. nullopt: the store does not record it.
+  std::optional<Deadline> granted_at;
   bool revoked = false;  // somebody asked this holder to stop (Backend::revoke)
   // For people: why Backend::force_release cannot remove it, and what ends it. Empty: it can.
   std::string stays_because{};
@@ -29,6 +30,8 @@ struct HolderView {
   // Returns whether it holds the key no longer, although its record still exists: its lease and
   // lock-delay are over, or it was a process without lock-delay and is gone.
   bool ended() const noexcept { return remaining && *remaining <= Duration{}; }
+  // For how long it has been held.
+  std::optional<Duration> held(Deadline now = Clock::now()) const;
 };
 struct WaiterView {
   std::string id;
@@ -59,5 +62,9 @@ HolderView view(const LockState::Holder& holder, Micros now);
 WaiterView view(const LockState::Waiter& waiter);
 KeyView view(const LockState& state, std::string key, Micros now);
 void ended_last(KeyView&);  // moves holders that have ended to the end
+
+// Returns HolderView::granted_at. `granted` and `now` are on the store's clock, which read `now` a
+// moment ago. A grant that is not yet, or at 0, is unknown.
+std::optional<Deadline> time_of_grant(Micros granted, Micros now);
 
 }  // namespace dlock

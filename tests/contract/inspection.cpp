@@ -68,7 +68,7 @@ CONTRACT_CASE("a lease that has ended is shown as such until the key is taken") 
     CHECK(seen.holders[0].vanished);
     CHECK(seen.holders[0].token == g.lease.token);
     CHECK(seen.holders[0].who.reason == "contract");
-    CHECK_FALSE(seen.holders[0].held);
+    CHECK_FALSE(seen.holders[0].granted_at);
   }
   CHECK(all.front().holders.size() == 1);
   CHECK_FALSE(all.front().holders[0].ended());

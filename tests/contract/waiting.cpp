@@ -52,6 +52,31 @@ CONTRACT_CASE("the end of a slice reports the holder") {
   CHECK(waiting.holder->token == g.lease.token);
 }
 
+CONTRACT_CASE("a wait says for how long the holder has held, as inspect does, or nothing") {
+  const auto backend = store.open({}), other = store.open({});
+  Request wanted = request("k");
+  wanted.identity.since -= 3'600'000'000;  // it waited for an hour, or its clock is wrong
+  const Deadline began = Clock::now();
+  const Granted g = take(*backend, wanted);
+  const Deadline granted = Clock::now();
+  const auto seen = other->inspect(key("k")).value().value();
+  const auto check = [&](const std::optional<HolderView>& holder, Deadline asked) {
+    REQUIRE(holder);
+    const auto held = holder->held();
+    CHECK(held.has_value() == seen.holders.at(0).held().has_value());
+    if (!held) return;
+    CHECK(*held >= asked - granted - 1ms);
+    CHECK(*held <= Clock::now() - began + 1ms);
+  };
+  const Deadline asked = Clock::now();
+  check(std::get<Busy>(step(*other->enqueue(impatient(request("k"))).value(), 0s)).holder, asked);
+  const auto w = in_queue(*other, request("k"));
+  check(std::get<Waiting>(step(*w, 20ms)).holder, asked);
+  const Duration passed = subject().real_time ? 0s : 1s;
+  pass(passed);
+  check(std::get<Waiting>(step(*w, 20ms)).holder, later(asked, passed));
+}
+
 // --max-waiters.
 CONTRACT_CASE("the first answer of a queue says how many wait") {
   if (!subject().traits->fifo) return;

@@ -110,7 +110,7 @@ HolderView view_of(const Contender& c, std::int64_t now) {
   h.token = c.token();
   if (!c.record) return h;
   h.slot = c.record->slot.value_or(0);
-  if (c.record->granted > 0 && now >= c.record->granted) h.held = Duration{now - c.record->granted};
+  h.granted_at = time_of_grant(c.record->granted, now);
   h.revoked = c.record->revoked;
   h.who = c.record->who;
   h.who.limit = c.record->limit.value_or(0);

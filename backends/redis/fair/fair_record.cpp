@@ -72,7 +72,7 @@ std::optional<HolderRecord> parse_holder(std::string_view record) {
 HolderView view_of(const HolderRecord& h, Micros now) {
   HolderView v = view(h, now);
   v.id = h.id;
-  if (!v.ended()) v.held = Duration{std::max<Micros>(0, now - h.granted)};
+  if (!v.ended()) v.granted_at = time_of_grant(h.granted, now);
   return v;
 }
 

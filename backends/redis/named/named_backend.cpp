@@ -148,7 +148,7 @@ HolderView NamedBackend::holder(const NamedState& state) const {
   if (state.ours()) {
     h.id = state.record->owner.substr(0, 8);
     h.token = state.record->token;
-    h.held = Duration{std::max<Micros>(0, state.now - state.record->since)};
+    h.granted_at = time_of_grant(state.record->since, state.now);
     h.who = state.record->who;
   } else if (state.type == "string" && state.value.size() >= 16) {
     h.id = state.value.substr(0, 8);

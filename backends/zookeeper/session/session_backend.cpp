@@ -333,9 +333,9 @@ Result<Released> SessionBackend::force_release(const Key& key, std::optional<Fen
   return result;
 }
 
-// `held` stays empty. A node has the times of its creation (the owner joined the queue) and of its
-// last data (a revocation, another ttl), by the leader's clock. Nothing records when the grant
-// came, and no reply has the servers' present time.
+// `granted_at` stays empty. A node has the times of its creation (the owner joined the queue) and
+// of its last data (a revocation, another ttl), by the leader's clock. Nothing records when the
+// grant came, and no reply has the servers' present time.
 HolderView SessionBackend::view(const NodeStat& stat, std::string_view data, Mode mode) {
   HolderView v;
   v.mode = mode;

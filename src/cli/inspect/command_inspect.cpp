@@ -61,12 +61,13 @@ void keep_wanted(const InspectOptions& o, std::vector<KeyView>& keys) {
     if (o.held) return !is_taken(k);
     return o.stale && !has_stale_holder(k);
   });
+  const Deadline now = Clock::now();
   const auto weight = [&](const KeyView& k) -> std::int64_t {
     if (o.sort == InspectOptions::Sort::key) return 0;
     if (o.sort == InspectOptions::Sort::waiters) return static_cast<std::int64_t>(k.waiters.size());
     if (k.holders.empty()) return -1;
     const HolderView& h = k.holders.front();
-    return h.held.value_or(age(h.who).value_or(Duration{})).count();
+    return h.held(now).value_or(age(h.who).value_or(Duration{})).count();
   };
   std::stable_sort(keys.begin(), keys.end(),
                    [&](const KeyView& a, const KeyView& b) { return weight(a) > weight(b); });

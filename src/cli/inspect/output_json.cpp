@@ -60,7 +60,7 @@ Json of(const KeyView& k, const HolderView& h) {
   Json j{{"id", printable(h.id)}, {"mode", mode_name(h.mode)}, {"token", h.token}};
   j["slot"] = h.mode == Mode::permit ? Json(h.slot) : Json(nullptr);
   add(j, h.who);
-  j["age_ms"] = milliseconds_or_null(h.held);
+  j["age_ms"] = milliseconds_or_null(h.held());
   j["command"] = text_or_null(h.who.command);
   j["attached"] = h.attached;
   j["kept_by"] = kept_by(k, h);

@@ -85,7 +85,7 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
              h.token ? fmt::format("token {}", h.token) : "no token",
              h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "", with(", id ", h.id));
   sheet.line("", "asked {}", request_time(h.who));
-  if (h.held) sheet.line("", "held for {}", format_duration(*h.held));
+  if (const auto held = h.held()) sheet.line("", "held for {}", format_duration(*held));
   if (h.who.kept_by == Identity::KeptBy::keeper)
     sheet.line("", "kept by process {} (acquire --keep)", h.who.pid);
   if (is_min_hold_remainder(k, h) && h.remaining && !h.ended()) {

@@ -56,6 +56,28 @@ class Inspect(stores.Case):
         more = r" \(this recipe keeps no record of a free key\)" if STORE == "zookeeper" else ""
         self.assertLine("state    free" + more, self.dlock("inspect", "k"))
 
+    def test_time_held(self):
+        """A line about a wait counts from the grant, not from the holder's request. Where inspect
+        does not know the time of the grant, the line says nothing."""
+        def hold():
+            return self.start_key("--", "sh", "-c", "read go", stdin=subprocess.PIPE)
+        first = hold()
+        first.event("acquired")
+        second = hold()
+        second.says("; waiting")  # 500 ms after its request
+        before = harness.boottime()
+        first.go()
+        second.event("acquired")
+        seen = self.dlock("inspect", "k").out
+        line = self.key("-n", "--", "true", wanted=75).err
+        most = harness.boottime() - before
+        said = re.search(r"\Adlock: k is held by .*\)( for [0-9a-z.]+)?; not waiting\n\Z", line)[1]
+        self.assertEqual("held for" in seen, said is not None, line)
+        if said:
+            unit = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+            held = sum(float(n) * unit[u] for n, u in re.findall("([0-9.]+)([a-z]+)", said))
+            self.assertLess(held, most + 0.1, line)
+
     @unittest.skipIf(STORE in ("redlock", "zookeeper"), "their renewals write no text")
     def test_program_ended(self):
         """Of a holder whose program has ended: when, how, and what keeps the lock. The next renewal

@@ -141,13 +141,13 @@ TEST_CASE("the holding time counts from the grant, not from the last renewal") {
     const auto asked = Clock::now();
     const auto view = backend->inspect(key).value();
     const auto answered = Clock::now();
-    REQUIRE((view && view->holders.size() == 1 && view->holders[0].held));
-    CHECK(*view->holders[0].held >= asked - granted - 1ms);
-    CHECK(*view->holders[0].held <= answered - began + 1ms);
+    REQUIRE((view && view->holders.size() == 1 && view->holders[0].held()));
+    CHECK(*view->holders[0].held() >= asked - granted - 1ms);
+    CHECK(*view->holders[0].held() <= answered - began + 1ms);
     auto waiter = *other->enqueue(request(key));
     const auto p = waiter->poll(0s).value();
     REQUIRE((std::holds_alternative<Waiting>(p) && std::get<Waiting>(p).holder));
-    CHECK(std::get<Waiting>(p).holder->held >= asked - granted - 1ms);
+    CHECK(std::get<Waiting>(p).holder->held() >= asked - granted - 1ms);
     release_or_fail(*backend, lease);
     CHECK(waiter->cancel());
   }

@@ -35,7 +35,7 @@ TEST_CASE("inspect: how many masters agree, and what the others have") {
   CHECK(noted(v, name(2) + ": round trip "));
   CHECK((noted(v, "clock +0.0") || noted(v, "clock -0.0")));
   REQUIRE(v.holders.size() == 1);
-  CHECK(v.holders[0].held);
+  CHECK(v.holders[0].granted_at);
   m.servers[1]->command({"DEL", "k"});
   m.servers[3]->command({"SET", "k", "a foreign value", "PX", "5550000"});
   CHECK(agree("3/5 nodes agree"));
