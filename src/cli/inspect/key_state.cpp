@@ -35,7 +35,7 @@ KeyView free_key(const Key& key) {
   return k;
 }
 
-bool never_taken(const KeyView& k) noexcept {
+bool has_no_record(const KeyView& k) noexcept {
   return k.fence == 0 && k.holders.empty() && k.waiters.empty() && k.notes.empty();
 }
 

@@ -15,8 +15,8 @@ enum class KeyState {
   stale,    // only records whose lease has ended
   free,
 };
-KeyView free_key(const Key&);               // the view of an unknown key
-bool never_taken(const KeyView&) noexcept;  // the store has no record of a grant
+KeyView free_key(const Key&);                 // the view of an unknown key
+bool has_no_record(const KeyView&) noexcept;  // the store has no record of a grant
 KeyState state_of(const KeyView&) noexcept;
 std::string_view state_name(KeyState) noexcept;  // "?" if unknown
 bool has_stale_holder(const KeyView&) noexcept;  // a holder is dead, or its lease has ended

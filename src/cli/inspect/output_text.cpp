@@ -171,9 +171,8 @@ std::string state_line(const KeyView& k, const Traits& traits) {
   std::string text(state_name(state_of(k)));
   if (!k.holders.empty()) text += fmt::format(", {}", mode_name(k.holders.front().mode));
   text += with(", ", permits(k));
-  if (!never_taken(k)) return text;
-  // A recipe that keeps the last run keeps the newest token, too.
-  return text + (traits.keeps_last_run ? ", never taken (the backend has no record)"
+  if (!has_no_record(k)) return text;
+  return text + (traits.keeps_last_run ? " (the backend has no record of this key)"
                                        : " (this recipe keeps no record of a free key)");
 }
 

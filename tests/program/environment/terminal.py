@@ -84,7 +84,7 @@ class Background(parts.Case):
         self.type(f"(exec $D inspect --watch=100ms -b {self.file} k </dev/tty & echo $! >pid)\n")
         watch = self.number("pid")
         self.addCleanup(os.kill, watch, signal.SIGKILL)
-        parts.within("the key is shown", lambda: self.shows("never taken"))
+        parts.within("the key is shown", lambda: self.shows("no record of this key"))
         self.leave_input_unread()
         self.run_dlock("-b", self.file, "--key", "k", "--", "sleep", "600").event("acquired")
         parts.within("the key is shown as held", lambda: self.shows("held, exclusive"))

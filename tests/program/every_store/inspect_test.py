@@ -55,6 +55,10 @@ class Inspect(stores.Case):
         self.key("--", "true")
         more = r" \(this recipe keeps no record of a free key\)" if STORE == "zookeeper" else ""
         self.assertLine("state    free" + more, self.dlock("inspect", "k"))
+        if STORE != "zookeeper":  # one process at a time can use a handle there
+            self.dlock("release", "--key", "a", "--handle", self.acquired("--key", "a"))
+            more = r" \(the backend has no record of this key\)" if STORE == "etcd" else ""
+            self.assertLine("state    free" + more, self.dlock("inspect", "a"))
 
     def test_time_held(self):
         """A line about a wait counts from the grant, not from the holder's request. Where inspect
