@@ -10,7 +10,7 @@ FAR = "zookeeper://nowhere.invalid:1"
 
 
 class Refuser:
-    """A server, at `url`, that gives this answer to everything."""
+    """A server, at `url`, that gives this answer to everything, or closes if it is empty."""
 
     def __init__(self, test, answer):
         self.answer = answer
@@ -31,7 +31,7 @@ class Refuser:
     def serve(self, client):
         try:
             with client:
-                while client.recv(4096):
+                while client.recv(4096) and self.answer:
                     client.sendall(self.answer + b"\r\n")
         except OSError:
             pass  # dlock has gone
@@ -375,6 +375,15 @@ class Credentials(harness.Case):
         with self.subTest("etcd with TLS"):
             self.accepted("does it speak TLS on this port? (etcds://", "-b",
                           f"etcd://localhost:{secure.port}")
+        closed = Refuser(self, b"").url
+        not_found = Refuser(self, b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n").url
+        for url, begin, words in (
+                (closed, "etcds://", "the server closed the connection; does it speak TLS on "),
+                (closed, "rediss://", "the server closed the connection; does it speak TLS on "),
+                (not_found, "etcd://", "HTTP 404: no client port of etcd (usually 2379)"),
+                (not_found, "etcd://u:p@", "HTTP 404: no client port of etcd (usually 2379)")):
+            with self.subTest(begin):
+                self.accepted(words, "-b", url.replace("redis://", begin))
         plain = Resp(self, lambda client, words: f"-ERR unknown command '{words[0]}'\r\n")
         with self.subTest("no sentinel"):
             self.refused(64, f"{plain.at} is no sentinel", "inspect", "-b",

@@ -47,7 +47,10 @@ void Transport::next_address(Error why) {
 
 Result<bool> Transport::step_tls(Deadline now) {
   std::string received;
-  TRY_VOID(read_wire(received));
+  if (auto open = read_wire(received); !open) {
+    if (!received_) open.error().message += "; does it speak TLS on this port?";
+    return open;
+  }
   const auto done = tls_->handshake(received, wire_);
   const auto sent = push();  // this also sends the alert with the reason for the server
   if (!done) return fail(done.error());

@@ -24,6 +24,14 @@ bool wants_login(std::string_view why) {
          contains(why, "auth store is old") || contains(why, "revision in header is old");
 }
 
+// Returns why the server refused. A reply of another server, or of another port, has no reason.
+std::string reason_in(const HttpAnswer& answer, const Json& body) {
+  std::string why = reason_of(body);
+  if (why.empty() && answer.status == 404)
+    why = "HTTP 404: no client port of etcd (usually 2379), or its enable-grpc-gateway is off";
+  return why;
+}
+
 // etcd counts in whole seconds.
 std::int64_t seconds(Duration ttl) {
   return std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(ttl).count());
@@ -123,7 +131,7 @@ Result<void> Client::login(Http& http, Deadline until) {
     const Json reply = Json::parse(answer->body, nullptr, false);
     token_ = text_of(reply, "token");
     if (answer->status == 200 && !token_.empty()) return {};
-    const std::string why = reason_of(reply);
+    const std::string why = reason_in(*answer, reply);
     no_auth_ = contains(why, "authentication is not enabled");
     if (no_auth_) return {};
     const bool wrong = contains(why, "invalid user ID or password");
@@ -139,7 +147,7 @@ Result<Client::Reply> Client::judge(std::string_view what, HttpAnswer&& answer) 
     clock_off_ = std::clamp<std::int64_t>(0, from, from + 1'000'000);
   }
   if (answer.status == 200 && reply.body.is_object()) return reply;
-  const std::string why = reason_of(reply.body);
+  const std::string why = reason_in(answer, reply.body);
   const auto says = [&](std::string_view part) { return contains(why, part); };
   const auto refuse = [&](Errc code, std::string_view advice = "") {
     return fail(refused(code, what, options_.where, why, advice));
