@@ -248,7 +248,11 @@ std::vector<std::string> Bench::clean() {
 Result<Report> Bench::run() {
   use_small_stacks();
   for (const Target& t : plan_.targets) {
-    TRY_VOID(open_empty(t));
+    if (auto open = open_empty(t); !open) {
+      if (open.error().code == Errc::denied)
+        open.error().message += "; an account for some names alone needs a --prefix among them";
+      return fail(std::move(open.error()));
+    }
     if (stopped()) break;
   }
   Report report;

@@ -384,6 +384,9 @@ class Credentials(harness.Case):
                 (not_found, "etcd://u:p@", "HTTP 404: no client port of etcd (usually 2379)")):
             with self.subTest(begin):
                 self.accepted(words, "-b", url.replace("redis://", begin))
+        limited = Refuser(self, b"-NOPERM this user has no permissions").url
+        with self.subTest("bench without rights below its prefix"):
+            self.refused(77, "needs a --prefix among them", "bench", "-b", limited)
         plain = Resp(self, lambda client, words: f"-ERR unknown command '{words[0]}'\r\n")
         with self.subTest("no sentinel"):
             self.refused(64, f"{plain.at} is no sentinel", "inspect", "-b",
