@@ -263,6 +263,7 @@ void Ensemble::execute(const LinkPtr& link, const Fields& f) {
   } else if (f[0] == "children") {
     answer.push_back(std::to_string(there ? int{ZOK} : int{ZNONODE}));
     if (there) {
+      add_stat(answer, node->second);
       const auto names = children(path);
       answer.insert(answer.end(), names.begin(), names.end());
       if (f[3] == "1") sessions_[id].watches.insert("c" + path);

@@ -216,16 +216,17 @@ int zoo_acreate2(zhandle_t* z, const char* path, const char* value, int size, co
       });
 }
 
-int zoo_awget_children(zhandle_t* z, const char* path, watcher_fn watcher, void* context,
-                       strings_completion_t done, const void* data) {
+int zoo_awget_children2(zhandle_t* z, const char* path, watcher_fn watcher, void* context,
+                        strings_stat_completion_t done, const void* data) {
   return z->request({"children", path, watcher ? "1" : "0"},
                     [=, what = std::string{"c"} + path](int rc, const Fields& f) {
                       std::vector<char*> names;
-                      for (std::size_t i = 3; i < f.size(); ++i)
+                      for (std::size_t i = 6; i < f.size(); ++i)
                         names.push_back(const_cast<char*>(f[i].c_str()));
                       const String_vector v{static_cast<std::int32_t>(names.size()), names.data()};
                       if (rc == ZOK) z->watch(what, watcher, context);
-                      done(rc, &v, data);
+                      const Stat s = stat_at(f, 3);
+                      done(rc, &v, &s, data);
                     });
 }
 

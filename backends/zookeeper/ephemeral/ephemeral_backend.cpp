@@ -127,8 +127,7 @@ EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, QueueNode& p, Deadline e
 }
 
 EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, QueueNode& p) {
-  watch_ = s.new_watch();
-  const Session::Call get = s.get(path_, watch_);
+  const Session::Call get = s.get(path_, new_watch(s));
   auto answered = backend_.done(s, "watch", {&get}, backend_.op_deadline());
   const Reply& r = get.reply();
   if (!answered || r.rc != ZOK) {
@@ -149,6 +148,7 @@ EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, QueueNode& p) {
     return go_on;  // step() renews it
   }
   sent_at_ = r.sent;
+  seen_ = r.stat;
   holder_ = SessionBackend::view(r.stat, r.text, Mode::exclusive);
   return Waiting{0, holder_};
 }

@@ -159,8 +159,7 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
   }
   const std::string target = v.what == What::wait_room ? path_ : path_ + '/' + v.watch;
   if (watched_ != target) {
-    s.forget(watch_);
-    watch_ = s.new_watch();
+    new_watch(s);
     watched_.clear();
     // A queue node has no children, so a watch on its children fires only when the node is deleted.
     // A watch on its data also fires when a permit is granted.
@@ -176,6 +175,8 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
     if (r.rc != ZOK) return fail(server_error(backend_.options(), "watch", r.rc));
     sent_at_ = r.sent;
     watched_ = target;
+    seen_ = r.stat;
+    watches_data_ = v.what == What::wait_turn;
     if (v.what == What::wait_room) {  // our list is newer than that watch
       list_ = List::of(s, p, r.names);
       return go_on;
@@ -188,7 +189,7 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
       return go_on;
     }
   }
-  const Session::Wake wake = listen_for_watch(s, connection, path_, end);
+  const Session::Wake wake = listen_for_watch(s, connection, watched_, end);
   if (wake != Session::Wake::event)
     return waiting(wake == Session::Wake::interrupted ? nullptr : &s, p, v);
   if (!s.fired(watch_)) return go_on;

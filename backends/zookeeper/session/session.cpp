@@ -262,5 +262,11 @@ bool Session::fired(WatchId id) const {
   const auto at = watches_.find(id);
   return at != watches_.end() && at->second;
 }
+void Session::fire(WatchId id) {
+  const auto at = watches_.find(id);
+  if (at == watches_.end()) return;
+  at->second = true;
+  ++news_;
+}
 
 }  // namespace dlock::zookeeper

@@ -28,8 +28,9 @@ namespace dlock::zookeeper {
 struct NodeStat {
   // czxid: the transaction that created the node. owner: the session with which it ends; 0: none.
   std::int64_t czxid = 0, owner = 0;
-  std::int32_t version = 0;  // the version of its data
-  std::int64_t mtime = 0;    // when these were written, by the leader's clock, in ms since 1970
+  std::int32_t version = 0;   // the version of its data
+  std::int64_t mtime = 0;     // when these were written, by the leader's clock, in ms since 1970
+  std::int32_t cversion = 0;  // the version of its children
   FencingToken token() const noexcept { return static_cast<FencingToken>(czxid); }
 };
 
@@ -120,6 +121,7 @@ class Session {
     }
     ~Call();
     bool done() const noexcept;  // also true if there is no request
+    explicit operator bool() const noexcept { return state_ != nullptr; }
     const Reply& reply() const noexcept;
 
    private:
@@ -145,6 +147,7 @@ class Session {
 
   WatchId new_watch();
   bool fired(WatchId id) const;
+  void fire(WatchId);  // as its event does
   void forget(WatchId id) { watches_.erase(id); }
 
   std::uint64_t requests = 0;

@@ -42,7 +42,8 @@ struct Session::Callbacks {
     if (s->forgotten) delete s;
   }
   static NodeStat copy(const struct Stat* s) {
-    return s ? NodeStat{s->czxid, s->ephemeralOwner, s->version, s->mtime} : NodeStat{};
+    return s ? NodeStat{s->czxid, s->ephemeralOwner, s->version, s->mtime, s->cversion}
+             : NodeStat{};
   }
 
   static void nothing(int rc, const void* data) {
@@ -54,9 +55,11 @@ struct Session::Callbacks {
       r.stat = copy(stat);
     });
   }
-  static void listed(int rc, const String_vector* names, const void* data) {
+  static void listed(int rc, const String_vector* names, const struct Stat* stat,
+                     const void* data) {
     answered(data, rc, [&](Reply& r) {
       if (names) r.names.assign(names->data, names->data + names->count);
+      r.stat = copy(stat);
     });
   }
   static void read(int rc, const char* value, int length, const struct Stat* stat,
@@ -81,10 +84,7 @@ struct Session::Callbacks {
   static void node(zhandle_t* handle, int type, int, const char*, void* context) {
     if (type == ZOO_SESSION_EVENT) return;
     auto* self = static_cast<Session*>(const_cast<void*>(zoo_get_context(handle)));
-    const auto at = self->watches_.find(reinterpret_cast<WatchId>(context));
-    if (at == self->watches_.end()) return;
-    at->second = true;
-    ++self->news_;
+    self->fire(reinterpret_cast<WatchId>(context));
   }
 };
 
@@ -120,8 +120,8 @@ Session::Call Session::create(const std::string& path, const std::string& data, 
 }
 Session::Call Session::children(const std::string& path, WatchId w) {
   return send(false, [&](Call::State* s) {
-    return zoo_awget_children(handle_, path.c_str(), w == 0 ? nullptr : Callbacks::node, context(w),
-                              Callbacks::listed, s);
+    return zoo_awget_children2(handle_, path.c_str(), w == 0 ? nullptr : Callbacks::node,
+                               context(w), Callbacks::listed, s);
   });
 }
 Session::Call Session::get(const std::string& path, WatchId w) {

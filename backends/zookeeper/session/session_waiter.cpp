@@ -63,14 +63,27 @@ SessionWaiter::Step SessionWaiter::granted(QueueNode& p, Deadline sent) {
   return Granted{kept->lease, -1, p.line->session->alarm_fd()};
 }
 
-Session::Wake SessionWaiter::listen(Session& s, const std::string& path, Deadline end) {
+WatchId SessionWaiter::new_watch(Session& s) {
+  s.forget(watch_);
+  beaten_ = {};  // it read what the last watch was on
+  return watch_ = s.new_watch();
+}
+
+bool SessionWaiter::shows_change(const Session::Call& reading) const {
+  if (!reading || !reading.done() || unknown(reading.reply().rc)) return false;
+  const NodeStat& now = reading.reply().stat;
+  return reading.reply().rc != 0 || now.czxid != seen_.czxid || now.cversion != seen_.cversion ||
+         (watches_data_ && now.version != seen_.version);
+}
+
+Session::Wake SessionWaiter::listen(Session& s, const std::string& watched, Deadline end) {
   const Duration pace = beat_of(request_.ttl);
   for (;;) {
     const Deadline now = Clock::now();
     if (now >= beat_) {
       // Send something often: the library leaves a silent server after two thirds of the session's
       // timeout, which may be much longer than the ttl.
-      if (beaten_.done()) beaten_ = s.exists(path);
+      if (beaten_.done()) beaten_ = s.exists(watched);
       else if (now - beaten_.reply().sent > request_.ttl * 2 / 3) s.drop();
       beat_ = later(now, pace);
     }
@@ -82,14 +95,15 @@ Session::Wake SessionWaiter::listen(Session& s, const std::string& path, Deadlin
 }
 
 Session::Wake SessionWaiter::listen_for_watch(Session& s, std::uint64_t connection,
-                                              const std::string& path, Deadline end) {
+                                              const std::string& watched, Deadline end) {
   using Wake = Session::Wake;
   for (;;) {
+    if (shows_change(beaten_)) s.fire(watch_);
     const bool fired = s.fired(watch_);
     if (fired) ++base_.wakeups;
     if (fired || !s.connected() || s.connection() != connection) return Wake::event;
     if (Clock::now() >= end) return Wake::nothing;
-    if (const Wake wake = listen(s, path, end); wake != Wake::event) return wake;
+    if (const Wake wake = listen(s, watched, end); wake != Wake::event) return wake;
   }
 }
 

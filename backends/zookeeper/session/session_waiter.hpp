@@ -25,19 +25,24 @@ class SessionWaiter : public Waiter {
   // It is our turn, as a write sent at that time shows, and the request to watch the node was sent.
   // go_on: the place has just ended, and is removed.
   Step granted(QueueNode&, Deadline sent);
-  // Like Session::listen, but also contacts the server as often as a proof needs. So two writes
-  // prove a long waiter when its turn comes.
-  Session::Wake listen(Session&, const std::string& path, Deadline end);
-  // Returns `event` when watch_ fires, or when the connection that set it is gone.
-  Session::Wake listen_for_watch(Session&, std::uint64_t connection, const std::string& path,
+  WatchId new_watch(Session&);  // replaces watch_; the caller fills in `seen_`
+  // Returns `event` when watch_ fires, or when the connection that set it is gone. Also contacts
+  // the server as often as a proof needs, so that two writes prove a long waiter when its turn
+  // comes. For this it reads the watched node, and so notices a change without an event: servers
+  // send no event to a login that the node's ACL excludes by then.
+  Session::Wake listen_for_watch(Session&, std::uint64_t connection, const std::string& watched,
                                  Deadline end);
 
   Request request_;  // its owner changes when the place gets another owner
   WatchId watch_ = 0;
-  Deadline sent_at_{};  // as in Waiting
+  NodeStat seen_;              // of the watched node, when the watch was set
+  bool watches_data_ = false;  // whether new data of the watched node are an event
+  Deadline sent_at_{};         // as in Waiting
 
  private:
   Step step(Deadline end);  // begins from the start; only poll() calls it
+  Session::Wake listen(Session&, const std::string& watched, Deadline end);
+  bool shows_change(const Session::Call& reading) const;
   // Returns our place in a connected session. If it has no node, the caller has to create one, for
   // an owner without abandoned nodes. An Error: it is unknown whether the old node is gone.
   Result<QueueNode*> place();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logins, and credentials that change while a lock is held or waited for.
+#include <poll.h>
+#include <zookeeper/zookeeper.h>
+#include <initializer_list>
 #include "faults.hpp"
 #include "support/secret_file.hpp"
 #include "zookeeper/queue/queue.hpp"
@@ -7,6 +10,43 @@
 
 using namespace dlock;
 using namespace dlock::test;
+
+namespace {
+
+// An administrator with these logins (digest) gives a node to them alone.
+void take_over(const std::string& node, std::initializer_list<std::string> logins) {
+  constexpr int none = 1;
+  int outcome = none;
+  zhandle_t* const z = zookeeper_init(
+      shared_zookeeper().host().c_str(), [](zhandle_t*, int, int, const char*, void*) {}, 30000,
+      nullptr, nullptr, 0);
+  REQUIRE(z);
+  for (const std::string& l : logins)
+    zoo_add_auth(z, "digest", l.data(), static_cast<int>(l.size()), nullptr, nullptr);
+  const auto answered = [](int rc, const void* to) {
+    *static_cast<int*>(const_cast<void*>(to)) = rc;
+  };
+  bool asked = false;
+  for (const Deadline end = Clock::now() + 60s; outcome == none && Clock::now() < end;) {
+    if (!asked && zoo_state(z) == ZOO_CONNECTED_STATE) {  // the logins were sent before
+      asked = true;
+      REQUIRE(zoo_aset_acl(z, node.c_str(), -1, &ZOO_CREATOR_ALL_ACL, answered, &outcome) == ZOK);
+    }
+    pollfd fd{-1, 0, 0};
+    int interest = 0;
+    timeval tv{};
+    zookeeper_interest(z, &fd.fd, &interest, &tv);
+    if (interest & ZOOKEEPER_READ) fd.events |= POLLIN;
+    if (interest & ZOOKEEPER_WRITE) fd.events |= POLLOUT;
+    ::poll(&fd, 1, 100);
+    const auto is = [&](short events) { return (fd.revents & (events | POLLHUP | POLLERR)) != 0; };
+    zookeeper_process(z, (is(POLLIN) ? ZOOKEEPER_READ : 0) | (is(POLLOUT) ? ZOOKEEPER_WRITE : 0));
+  }
+  zookeeper_close(z);
+  REQUIRE(outcome == ZOK);
+}
+
+}  // namespace
 
 TEST_CASE("with a login, nodes are closed to others") {
   const SecretFile file{"digest:me:secret"};
@@ -114,4 +154,41 @@ TEST_CASE(
   REQUIRE(p);
   CHECK(std::holds_alternative<Waiting>(*p));
   CHECK(w->cancel());
+}
+
+// The servers send no event to a login that the node's ACL excludes by then.
+TEST_CASE("a waiter is granted the key although its login may not read the nodes any more") {
+  struct Case {
+    const char* recipe;
+    unsigned limit;  // 0: exclusive
+  };
+  for (const auto& [recipe, limit] :
+       {Case{"sequential", 0}, Case{"sequential", 1}, Case{"kazoo", 0}, Case{"ephemeral", 0}}) {
+    CAPTURE(recipe, limit);
+    const bool queues = std::string_view{recipe} != "ephemeral";
+    const std::string chroot = fresh_chroot(),
+                      url = shared_zookeeper().url() + chroot + "?prefix=p/";
+    const SecretFile file{"digest:me:old"};
+    const std::string login = "&auth_file=" + file.path();
+    const auto holder = open_zookeeper(url + login, patient(), recipe),
+               waiter = open_zookeeper(url + login, patient(), recipe);
+    Request r = ask(12s);
+    if (limit != 0) r.mode = Mode::permit, r.limit = limit;
+    const Lease held = acquire_or_fail(*holder, r);
+    r.owner = Owner::random();
+    const auto w = waiter->enqueue(r).value();
+    CHECK(waits(*w));
+    RawZookeeper raw{shared_zookeeper().url() + "?auth_file=" + file.path()};
+    std::vector<std::string> nodes{chroot + "/p", chroot + "/p/k"};
+    if (queues)
+      for (const std::string& name : raw.children(chroot + "/p/k"))
+        nodes.push_back(chroot + "/p/k/" + name);
+    for (const std::string& node : nodes) {
+      take_over(node, {"me:old", "me:new"});
+      take_over(node, {"me:new"});
+    }
+    file.write("digest:me:new");
+    CHECK(becomes([&] { return holder->release(held).has_value(); }));
+    release_or_fail(*waiter, granted_within(*w, 30s));
+  }
 }
