@@ -136,6 +136,7 @@ int zoo_set_servers_resolution_delay(zhandle_t*, int) { return ZOK; }
 int zoo_add_auth(zhandle_t*, const char*, const char*, int, void_completion_t, const void*) {
   return ZOK;
 }
+const char* zoo_get_current_server(zhandle_t*) { return "server"; }
 const char* zerror(int) { return "an error"; }
 
 zhandle_t* zookeeper_init(const char*, watcher_fn watcher, int timeout, const clientid_t* id,
@@ -224,8 +225,8 @@ int zoo_awget_children2(zhandle_t* z, const char* path, watcher_fn watcher, void
                       for (std::size_t i = 6; i < f.size(); ++i)
                         names.push_back(const_cast<char*>(f[i].c_str()));
                       const String_vector v{static_cast<std::int32_t>(names.size()), names.data()};
-                      if (rc == ZOK) z->watch(what, watcher, context);
                       const Stat s = stat_at(f, 3);
+                      if (rc == ZOK) z->watch(what, watcher, context);
                       done(rc, &v, &s, data);
                     });
 }

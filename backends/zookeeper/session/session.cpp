@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
+#include <system_error>
 #include "util/wait.hpp"
 #include "zookeeper/session/servers.hpp"
 
@@ -41,6 +44,13 @@ Fd await_turn(std::int64_t session, Deadline until) {
 std::uint64_t next_number() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
+}
+
+// The cause in errno, if an attempt to connect can fail by it.
+std::string refusal(int error) {
+  for (const int one : {ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ENETUNREACH, ETIMEDOUT})
+    if (error == one) return std::generic_category().message(error);
+  return {};
 }
 
 }  // namespace
@@ -127,8 +137,14 @@ void Session::on_state(int state) {
   if (state != ZOO_CONNECTED_STATE) return;
   turned_away_at_ = no_deadline;
   connection_ = next_number();
+  fault_.clear();
   proof_.attached(attempt_at_, Clock::now(), timeout());
   watch_socket();
+}
+
+void Session::note_fault(std::string_view what) {
+  if (what.empty()) return;
+  fault_ = fmt::format("{}: {}", zoo_get_current_server(handle_), what);
 }
 
 void Session::note_descriptor(int fd, Deadline began) {
@@ -163,8 +179,12 @@ Session::Wake Session::pump(Deadline until, int interrupt_fd) {
     int fd = -1, interest = 0;
     timeval tv{};
     const Deadline sent = Clock::now();
+    errno = 0;
     zookeeper_interest(handle_, &fd, &interest, &tv);  // its errors show in the state
-    if (left()) fd = -1;
+    if (left()) {
+      fd = -1;
+      note_fault(refusal(errno));
+    }
     note_descriptor(fd, sent);
     if (news_ != before || over()) return Wake::event;
     Deadline wake = std::min<Deadline>(until, Clock::now() + std::chrono::seconds{tv.tv_sec} +
@@ -181,8 +201,14 @@ Session::Wake Session::pump(Deadline until, int interrupt_fd) {
           ((p[0].revents & (POLLIN | POLLHUP | POLLERR)) ? interest & ZOOKEEPER_READ : 0) |
           ((p[0].revents & (POLLOUT | POLLHUP | POLLERR)) ? interest & ZOOKEEPER_WRITE : 0);
       const bool introduced = zoo_state(handle_) == ZOO_ASSOCIATING_STATE;
+      int arrived = 0;
+      const bool talks = introduced && ::ioctl(fd, FIONREAD, &arrived) == 0 && arrived > 0;
+      errno = 0;
       zookeeper_process(handle_, ready);
       if (left()) fd_ = -1;
+      if (talks && state() == State::connecting) note_fault("it does not speak ZooKeeper");
+      else if (introduced && fd_ < 0) note_fault("it ends the connection without an answer");
+      else if (connecting && fd_ < 0) note_fault(refusal(errno));
       if (introduced && fd_ < 0) turned_away_at_ = std::min(turned_away_at_, Clock::now());
       if (news_ != before || over()) return Wake::event;
     } else if (connecting && Clock::now() >= attempt_at_ + patience_) {
@@ -218,7 +244,9 @@ Result<void> Session::connect(Deadline until, int interrupt_fd) {
     const Wake wake = pump(until, interrupt_fd);
     if (state() != State::connecting) break;
     if (wake == Wake::interrupted) return unavailable("interrupted while connecting");
-    if (Clock::now() >= until) return unavailable("no server answers");
+    if (Clock::now() >= until)
+      return unavailable(fault_.empty() ? "no server answers"
+                                        : fmt::format("no server answers ({})", fault_));
   }
   if (state() == State::denied) return fail(server_error(options_, "connect", ZAUTHFAILED));
   return {};

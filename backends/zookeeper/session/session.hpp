@@ -163,6 +163,7 @@ class Session {
   Call send(bool write, Request);
   bool left() const;  // the library neither has a connection nor begins one
   void note_descriptor(int fd, Deadline began);
+  void note_fault(std::string_view);  // of the attempt to connect; empty: unknown
   void on_state(int state);
   void watch_socket();
 
@@ -173,6 +174,7 @@ class Session {
   bool keep_ = false;
   _zhandle* handle_ = nullptr;             // null: no address is known yet
   std::string servers_;                    // the addresses that the library has
+  std::string fault_;                      // why the last attempt failed, if that is known
   int fd_ = -1;                            // the library's
   Deadline attempt_at_{};                  // when it began to connect
   Deadline turned_away_at_ = no_deadline;  // the first such time since the last connection

@@ -199,16 +199,25 @@ bool unknown(int rc) noexcept {
 
 Error server_error(const Options& o, std::string_view operation, int rc) {
   constexpr int quota_exceeded = -125;  // ZQUOTAEXCEEDED, which older headers lack
+  // Servers may know other schemes, but digest is the one that is meant most often.
+  const std::string_view form =
+      o.auth.starts_with("digest:") ? "" : " (write digest:user:password)";
   const auto error = [&](Errc code, std::string_view what) {
     return Error{code, fmt::format("{} at {}: {}", operation, o.where, what)};
   };
   switch (rc) {
     case ZNOAUTH:
-      return error(Errc::denied, fmt::format("the node's ACL does not allow it{}",
-                                             o.auth.empty() ? " (log in: ?auth_file=FILE)" : ""));
-    case ZAUTHFAILED: return error(Errc::denied, "the server does not accept the credential");
+      return error(Errc::denied,
+                   fmt::format("the node's ACL does not allow it ({})",
+                               o.auth.empty() ? "log in: ?auth_file=FILE"
+                               : o.auth_file.empty()
+                                   ? "is the password right?"
+                                   : fmt::format("is the password in {} right?", o.auth_file)));
+    case ZAUTHFAILED:
+      return error(Errc::denied, fmt::format("the server does not accept the credential{}", form));
     case ZINVALIDACL:
-      return error(Errc::denied, "the server does not know the credential for new nodes");
+      return error(Errc::denied,
+                   fmt::format("the server does not know the credential for new nodes{}", form));
     case ZEPHEMERALONLOCALSESSION:
       return error(Errc::unavailable, "the server gives local sessions, which cannot keep locks");
     case ZNOTREADONLY:

@@ -57,6 +57,16 @@ TEST_CASE("with a login, nodes are closed to others") {
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::denied);
   CHECK(p.error().message.find("secret") == std::string::npos);
+  const SecretFile wrong{"digest:me:other"};
+  const auto refused = open_zookeeper(url + "?auth_file=" + wrong.path())->check(l.key, l.token);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message.find("is the password in " + wrong.path() + " right?") !=
+        std::string::npos);
+  const SecretFile incomplete{"me:secret"};
+  const auto unknown =
+      open_zookeeper(url + "?auth_file=" + incomplete.path())->check(l.key, l.token);
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().message.find("write digest:user:password") != std::string::npos);
   CHECK(theirs->force_release(key(), std::nullopt).error().code == Errc::denied);
   const auto other = open_zookeeper(url + login);
   CHECK(waits(**other->enqueue(ask(60s))));

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lost replies, silent servers, sessions that end.
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
+#include <thread>
 #include "faults.hpp"
 #include "support/proxy.hpp"
+#include "util/fd.hpp"
 #include "zookeeper/queue/queue.hpp"
 #include "zookeeper/records.hpp"
 
@@ -332,4 +336,38 @@ TEST_CASE("ephemeral: a late request to stop asks no later holder, which stays w
   CHECK(admin->revoke(key()).value() == Released::yes);  // one that is meant for it
   CHECK(std::get<Kept>(holder->renew(second, 10s).value()).revoked);
   release_or_fail(*holder, second);
+}
+
+TEST_CASE("an error of a connection says why no server answers") {
+  const auto why = [](std::uint16_t port) {
+    const auto backend =
+        open_zookeeper("zookeeper://127.0.0.1:" + std::to_string(port), quick(1s, 1s));
+    const auto answer = backend->inspect(key());
+    return answer ? "it answers" : answer.error().message;
+  };
+  CHECK(why(1).find("127.0.0.1:1: Connection refused") != std::string::npos);
+  const Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&at), size) == 0);
+  REQUIRE(::listen(listener.get(), 100) == 0);
+  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
+  std::thread other([&] {
+    for (;;) {
+      const Fd one{::accept(listener.get(), nullptr, nullptr)};
+      if (!one) return;
+      char block[4096];
+      (void)::recv(one.get(), block, sizeof block, 0);
+      (void)::send(one.get(), "-ERR unknown command", 20, MSG_NOSIGNAL);
+      while (::recv(one.get(), block, sizeof block, 0) > 0) {}
+    }
+  });
+  // a busy machine may be late with that answer
+  CHECK(one_of_five([&] {
+    return why(ntohs(at.sin_port)).find("does not speak ZooKeeper") != std::string::npos;
+  }));
+  ::shutdown(listener.get(), SHUT_RDWR);
+  other.join();
 }
