@@ -41,7 +41,7 @@ class Table(Case):
         """Free, without a token."""
         self.assertView([r"state +free \(the backend has no record of this key\)", "token +-"], [], "never")
         self.assertEqual("", self.view("--check", "never").out)
-        self.assertJson(("free", 0, [], None, True), lambda j: (
+        self.assertJson(("free", None, [], None, True), lambda j: (
             j["state"], j["token"], j["holders"], j["mode"], j["complete"]), "never")
         self.assertRegex(self.view("never", "--no-heading").out,
                          r"\Anever +free +- +- +- +- +- +- +0 +-\n\Z")
@@ -102,7 +102,7 @@ class Table(Case):
         lines = self.view("--csv", "-o", "KEY,AGE,LEASE,ASKED,REASON").lines
         self.assertEqual("KEY,AGE_MS,LEASE_MS,ASKED,REASON", lines[0])
         self.assertRegex(lines[1], rf'\A"a,""b""",\?,[0-9]{{7}},{TIME},"x,y"\Z')
-        self.listed("never,free,,,,,,0,0,\n", "--csv", "never")
+        self.listed("never,free,,,,,,,0,\n", "--csv", "never")
         self.listed(",never\n", "--csv", "never", "-o", "HOLDER,KEY")
 
     def test_json(self):

@@ -109,7 +109,7 @@ Json json_of(const KeyView& k) {
   Json j{{"key", printable(k.key)},
          {"state", state == KeyState::unknown ? unknown_state : state_name(state)}};
   j["mode"] = k.holders.empty() ? Json(nullptr) : Json(mode_name(k.holders.front().mode));
-  j["token"] = k.fence;
+  j["token"] = k.fence ? Json(k.fence) : Json(nullptr);
   j["holders"] = Json::array();
   for (const HolderView& h : k.holders) j["holders"].push_back(of(k, h));
   j["waiters"] = k.waiters_known ? Json::array() : Json(nullptr);

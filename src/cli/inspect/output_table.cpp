@@ -30,9 +30,9 @@ std::string first_holder(const KeyView& k, bool csv) {
 }
 
 // Returns the holder's token. For a free key, returns the newest token that was granted.
-std::string token(const KeyView& k, bool csv) {
+std::string token(const KeyView& k, bool) {
   const FencingToken token = k.holders.empty() ? k.fence : k.holders.front().token;
-  return token || csv ? fmt::to_string(token) : "";
+  return token ? fmt::to_string(token) : "";
 }
 
 std::string notes(const KeyView& k, bool) {

@@ -115,14 +115,17 @@ std::string noted_at(std::int64_t at, const Result<RunStarts>& starts) {
 
 // Adds the record of the last run, and the start that --once-per recorded, which may belong to the
 // same run. A newer start has no end yet: the job runs, or its dlock was killed.
-void add_runs(Sheet& sheet, const KeyView& k, const Result<RunStarts>& starts) {
+void add_runs(Sheet& sheet, const KeyView& k, const Traits& traits,
+              const Result<RunStarts>& starts) {
   const auto& last = k.last_run;
   const auto noted = starts && starts->last ? starts->last->at : k.noted_start;
   const bool same = last && noted && *noted >= last->started && *noted <= last->ended;
   const bool newer = noted && (!last || *noted > last->ended);
   const std::string start = noted ? noted_at(*noted, starts) : "";
   if (newer && state_of(k) == KeyState::held) sheet.line("started", "{}, with --once-per", start);
-  else if (newer) sheet.line("last run", "started {}, with --once-per, end unknown", start);
+  else if (newer)
+    sheet.line("last run", "started {}, with --once-per, {}", start,
+               traits.keeps_last_run ? "end unknown" : "its end is not recorded by this recipe");
   if (last) {
     sheet.line(newer ? "earlier" : "last run", "{}, token {}, {}", last->who.text(), last->token,
                ending(last->end, "exit status", "ended by signal"));
@@ -192,7 +195,7 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened,
     sheet.line(i ? "" : "waiting", "{} {}, {}, asked {}{}", i + 1, w.who.text(), mode_name(w.mode),
                request_time(w.who), with(", reason ", w.who.reason));
   }
-  add_runs(sheet, k, starts);
+  add_runs(sheet, k, traits, starts);
   if (!starts) sheet.line("once-per", "? ({})", printable(starts.error().message));
   else if (starts->last) add_next_starts(sheet, *starts);
   for (const std::string& n : k.notes) sheet.line("note", "{}", printable(n));
