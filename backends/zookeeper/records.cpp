@@ -26,6 +26,22 @@ std::string_view record_in(std::string_view data) {
   return before == std::string_view::npos ? std::string_view{} : data.substr(before + 1);
 }
 
+constexpr std::string_view run_item = "&run=";
+
+std::string run_text(const std::optional<NodeRecord::Run>& run) {
+  return run ? fmt::format("{}{}.{}", run_item, run->end.text(), run->lasted.count()) : "";
+}
+
+std::optional<NodeRecord::Run> parse_run(std::string_view text) {
+  const auto at = text.rfind(run_item);
+  if (at == text.npos) return std::nullopt;
+  text.remove_prefix(at + run_item.size());
+  const auto end = RunEnd::parse(next_part(text, '.'));
+  const auto lasted = parse_number<std::int64_t>(text);
+  if (!end || !lasted || *lasted < 0) return std::nullopt;
+  return NodeRecord::Run{*end, Duration{*lasted}};
+}
+
 }  // namespace
 
 NodeRecord NodeRecord::of(const Request& r) {
@@ -37,8 +53,8 @@ NodeRecord NodeRecord::of(const Request& r) {
 }
 
 std::string NodeRecord::text() const {
-  return fmt::format("dlock1 {} {} {} {} {}", id, timeout.count(), or_dash(limit), or_dash(slot),
-                     who.encode());
+  return fmt::format("dlock1 {} {} {} {} {}{}", id, timeout.count(), or_dash(limit), or_dash(slot),
+                     who.encode(), run_text(run));
 }
 
 std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
@@ -51,6 +67,7 @@ std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
   r.timeout = Duration{*timeout};
   r.limit = parse_number<unsigned>(field(text));
   r.slot = parse_number<unsigned>(field(text));
+  r.run = parse_run(text);
   r.who = Identity::decode(text);
   r.who.limit = r.limit.value_or(0);
   return r;

@@ -12,13 +12,18 @@
 namespace dlock::zookeeper {
 
 // A node's data, for people; that of a permit also has its slot. `dlock1 ID TIMEOUT_US LIMIT SLOT
-// IDENTITY`: ID begins the owner id, TIMEOUT is the session's (ttl and lock-delay), LIMIT and SLOT
-// are `-` if there is none.
+// IDENTITY[&run=END.LASTED_US]`: ID begins the owner id, TIMEOUT is the session's (ttl and lock-delay), LIMIT and SLOT
+// are `-` if there is none. END and LASTED are of the job whose lock --min-hold keeps.
 struct NodeRecord {
+  struct Run {
+    RunEnd end;
+    Duration lasted{};
+  };
   std::string id;
   Duration timeout{};
   std::optional<unsigned> limit, slot;  // slot: the permit that it holds
   Identity who;
+  std::optional<Run> run{};
 
   static NodeRecord of(const Request&);
   bool is_of(const Owner& owner) const { return id == owner.hex().substr(0, 8); }

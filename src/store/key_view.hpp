@@ -49,7 +49,7 @@ struct KeyView {
   // that the key is free.
   std::string unknown_reason{};
   // The last run: of the runs that have released, the run with the newest token. Only with
-  // Traits::keeps_last_run.
+  // Traits::keeps_last_run, or while --min-hold keeps its lock.
   std::optional<LastRun> last_run{};
   // The newest recorded start (Backend::note_start), by the store's clock. The store keeps it only
   // as long as it is needed.

@@ -64,7 +64,8 @@ Result<std::optional<KeyView>> EphemeralBackend::view_of(const std::string& path
   const Contender& c = held.front();
   HolderView holder = view(c.stat, c.data, c.mode);
   holder.revoked = is_revoked(c.data, holder.token, names_recur());
-  KeyView v{.key = key, .fence = holder.token, .holders = {std::move(holder)}};
+  KeyView v{.key = key, .fence = holder.token};
+  add_holder(v, c, std::move(holder));
   v.waiters_known = false;
   return v;
 }

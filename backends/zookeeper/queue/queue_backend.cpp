@@ -139,7 +139,7 @@ Result<std::optional<KeyView>> QueueBackend::view_of(const std::string& path,
     if (h.id.empty()) h.id = name_of(c.path).substr(dialect_ == Dialect::kazoo ? 0 : 3, 8);
     if (c.holds) {
       all.fence = std::max(all.fence, h.token);
-      all.holders.push_back(std::move(h));
+      add_holder(all, c, std::move(h));
     } else {
       all.waiters.push_back({h.id, c.mode, h.who});
     }

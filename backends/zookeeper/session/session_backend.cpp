@@ -15,6 +15,9 @@ namespace {
 constexpr Duration reading_timeout = 10s;  // for a session that holds nothing
 constexpr unsigned most_proofs = 4;        // in a row, of one grant
 
+// Since the data were written, as far as the leader's clock is ours.
+Duration since(const NodeStat& stat) { return Duration{wall_micros() - stat.mtime * 1000}; }
+
 }  // namespace
 
 SessionBackend::~SessionBackend() {
@@ -127,8 +130,8 @@ Result<Renewal> SessionBackend::renew(const Lease& lease, Duration ttl) {
   return renew_in(lease, ttl, false);
 }
 
-// ends_with_ttl: the session must end after that time, too.
-Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool ends_with_ttl) {
+Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool ends_with_ttl,
+                                         const std::optional<RunEnd>& end) {
   const Deadline until = op_deadline();
   TRY(p, ours(lease, until));
   if (!p || !p->granted()) return Lost{"the session that held it is over, or its node was removed"};
@@ -185,7 +188,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
     p->ttl = ttl;
     if (ends_with_ttl) {
       p->lock_delay = Duration{};
-      record_timeout(s, *p, read.text, timeout, until);
+      record_timeout(s, *p, read.text, timeout, end, until);
     }
     const Lease kept = lease_of(*p, proved.sent);
     p->until = kept.deadline;
@@ -220,6 +223,7 @@ Result<Renewal> SessionBackend::prove(QueueNode& p, Deadline sent) {
     const Lease lease = lease_of(p, sent);
     if (p.watch != 0 && lease.deadline >= later(sent, wanted)) {
       p.until = lease.deadline;
+      p.granted_at = Clock::now();
       return Kept{lease};
     }
     if (tries == most_proofs)
@@ -233,8 +237,9 @@ Result<Renewal> SessionBackend::prove(QueueNode& p, Deadline sent) {
   }
 }
 
-Result<Renewal> SessionBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd>) {
-  auto answer = renew_in(lease, ttl, true);
+Result<Renewal> SessionBackend::detach(const Lease& lease, Duration ttl,
+                                       std::optional<RunEnd> end) {
+  auto answer = renew_in(lease, ttl, true, end);
   if (!answer || !std::holds_alternative<Kept>(*answer)) return answer;
   QueueNode& p = *find_place(lease.key, lease.owner);
   p.attached = false;
@@ -344,9 +349,21 @@ HolderView SessionBackend::view(const NodeStat& stat, std::string_view data, Mod
     v.id = r->id;
     v.slot = r->slot.value_or(0);
     v.remaining = r->timeout;  // counted from its last heartbeat, which only the leader knows
+    if (r->run)                // counted from the record of its end
+      v.remaining = std::clamp<Duration>(r->timeout - since(stat), 1ms, r->timeout);
     v.who = r->who;
   }
   return v;
+}
+
+void SessionBackend::add_holder(KeyView& k, const Contender& c, HolderView h) {
+  const auto record = NodeRecord::parse(c.data);
+  if (record && record->run) {
+    const std::int64_t ended = c.stat.mtime * 1000;
+    k.last_run =
+        LastRun{h.token, ended, record->run->end, ended - record->run->lasted.count(), record->who};
+  }
+  k.holders.push_back(std::move(h));
 }
 
 }  // namespace dlock::zookeeper

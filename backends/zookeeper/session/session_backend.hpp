@@ -45,6 +45,7 @@ struct QueueNode {
   Duration ttl{};
   Duration lock_delay{};  // how much longer the session lasts than its lease
   Deadline until{};       // what was said last of its lease
+  Deadline granted_at{};  // 0: another process was granted it
   bool attached = true;
   SessionSlot* line = nullptr;
   std::int64_t session = 0;
@@ -161,6 +162,8 @@ class SessionBackend : public Backend {
     Mode mode = Mode::exclusive;
     bool holds = true;
   };
+  // Adds a holder, and its run if that has ended and --min-hold keeps the lock.
+  static void add_holder(KeyView&, const Contender&, HolderView);
   // Returns the current holders, as an up-to-date server sees them.
   virtual Result<std::vector<Contender>> holders(const Key&) = 0;
   virtual bool is_of(const Contender&, const Owner&) const = 0;
@@ -172,11 +175,13 @@ class SessionBackend : public Backend {
 
  private:
   Result<QueueNode*> ours(const Lease&, Deadline until);
-  Result<Renewal> renew_in(const Lease&, Duration ttl, bool ends_with_ttl);
+  // ends_with_ttl: the session must end after that time, too, for a job that ended so.
+  Result<Renewal> renew_in(const Lease&, Duration ttl, bool ends_with_ttl,
+                           const std::optional<RunEnd>& = std::nullopt);
   Result<void> retime(SessionSlot&, Duration timeout);
   static Session::Call remove(Session&, const std::vector<Op>&);
   void record_timeout(Session&, QueueNode&, std::string_view data, Duration timeout,
-                      Deadline until);
+                      const std::optional<RunEnd>&, Deadline until);
   SessionSlot& line(const std::optional<Owner>&, Duration ttl, Duration lock_delay);
   // Returns the session, connected. If there is none, or the old one is over, it is new.
   Result<Session*> connected(SessionSlot&, Deadline until, int interrupt_fd);

@@ -187,11 +187,16 @@ Result<QueueNode*> SessionBackend::ours(const Lease& lease, Deadline until) {
 // For display: the record has the session's timeout. If the reply is lost, the next renewal finds
 // another version and reads the node again.
 void SessionBackend::record_timeout(Session& s, QueueNode& p, std::string_view data,
-                                    Duration timeout, Deadline until) {
+                                    Duration timeout, const std::optional<RunEnd>& end,
+                                    Deadline until) {
   if (data.starts_with(revoke_mark)) return;  // keep a request to stop
   auto record = NodeRecord::parse(data);
-  if (!record || record->timeout == timeout) return;
+  if (!record) return;
   record->timeout = timeout;
+  if (end && p.granted_at != Deadline{})
+    record->run =
+        NodeRecord::Run{*end, std::chrono::duration_cast<Duration>(Clock::now() - p.granted_at)};
+  if (record->text() == data) return;
   const Session::Call call = s.multi({{Op::Kind::set, p.node, record->text(), p.version}});
   if (s.finish({&call}, until) && call.reply().rc == ZOK) ++p.version;
 }

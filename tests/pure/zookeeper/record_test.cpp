@@ -22,6 +22,14 @@ TEST_CASE("a record survives encoding") {
   CHECK(again->limit == 3U);
   CHECK(again->slot == 2U);
   CHECK(again->who.reason == "why not");
+  CHECK_FALSE(again->run);
+  record.run = NodeRecord::Run{{true, 15}, std::chrono::seconds{7}};
+  const auto ended = NodeRecord::parse(record.text());
+  REQUIRE(ended);
+  REQUIRE(ended->run);
+  CHECK(ended->run->end.text() == "s15");
+  CHECK(ended->run->lasted == std::chrono::seconds{7});
+  CHECK(ended->who.reason == "why not");
   r.mode = Mode::exclusive;
   CHECK_FALSE(NodeRecord::parse(NodeRecord::of(r).text())->limit);
 }

@@ -118,3 +118,23 @@ TEST_CASE("servers that were restored: the node of another with the czxid of our
   CHECK(holder->release(forgotten).value() == Released::was_not_held);
   CHECK(kept(other->renew(newer, r.ttl)));
 }
+
+TEST_CASE("what --min-hold keeps says how its job ended") {
+  for (const char* recipe : all_recipes) {
+    CAPTURE(recipe);
+    const std::string url = place("?prefix=p/");
+    const auto holder = open_zookeeper(url, patient(), recipe);
+    const Lease l = acquire_or_fail(*holder, ask(60s));
+    CHECK(kept(holder->detach(l, 40s, RunEnd{false, 3})));
+    const auto view = answered([&] { return open_zookeeper(url, {}, recipe)->inspect(key()); });
+    REQUIRE(view);
+    REQUIRE(view->last_run);
+    CHECK(view->last_run->token == l.token);
+    CHECK(view->last_run->end.value == 3);
+    CHECK(view->last_run->started <= view->last_run->ended);
+    REQUIRE(view->holders.size() == 1);
+    REQUIRE(view->holders.front().remaining);
+    CHECK(*view->holders.front().remaining <= 40s);
+    CHECK_FALSE(view->holders.front().ended());
+  }
+}
