@@ -242,7 +242,12 @@ class Examples(harness.Case):
         not_run("dlock-mysql.7", "likewise", "CREATE DATABASE", "GRANT CREATE")
         not_run("dlock-mysql.7", "likewise", "GRANT REPLICA", "REVOKE REPLICA")
         not_run("dlock-zookeeper.7", "likewise", "addauth", "create /dlock")
+        not_run("dlock-zookeeper.7", "likewise", "addauth digest dlock:OLD", "setAcl")
+        not_run("dlock-zookeeper.7", "likewise", "addauth digest dlock:NEW", "setAcl")
         not_run("dlock-zookeeper.7", "a line of a file", "digest:dlock:")
+        not_run("dlock-zookeeper.7", "likewise", "4lw.commands", "maxClientCnxns")
+        for options in "?tick=", "--ttl 34s":
+            not_run("dlock-zookeeper.7", "for a command of one's own", options)
         for page, url in (("redis", "rediss://dlock@"), ("mysql", "mysql://dlock@"),
                           ("postgresql", "postgresql://dlock@"), ("etcd", "etcds://dlock@"),
                           ("zookeeper", "zookeeper://")):

@@ -96,9 +96,34 @@ void limits(const Options& o, const std::string& server, std::string_view conf, 
         fmt::format("{} has {}: deadlines would come too late", server, format_duration(tick)));
 }
 
+// The followers leave a leader that is silent for syncLimit ticks, and elect another. Names the
+// options with which a job outlives that, however late its last renewal was: between two renewals
+// there is a third of the proven time, and before its end the time to end the job.
+void silent_leader(const Options& o, std::string_view conf, Findings& found) {
+  const auto tick_ms = number(conf, "tickTime"), ticks = number(conf, "syncLimit"),
+             most = number(conf, "maxSessionTimeout");
+  if (!tick_ms || !ticks || !most) return;
+  constexpr Duration election = 3s, kill_after = 2s;
+  const Duration tick = std::max<Duration>(1ms * *tick_ms, o.tick), away = tick * *ticks + election;
+  Duration ttl = 4s;
+  const auto outlives = [&] {
+    const Duration proven = proven_of(ttl, Duration{}, tick);
+    return proven * 2 / 3 - kill_after - std::max<Duration>(500ms, proven / 20) >= away;
+  };
+  while (!outlives() && ttl <= 1ms * *most) ttl += 1s;
+  const bool fits = ttl <= 1ms * *most;
+  std::string what = fmt::format("replaced after about {}", format_duration(away));
+  if (fits)
+    what += fmt::format("; jobs outlive that with ?tick={} --ttl {} --kill-after {}",
+                        format_duration(tick), format_duration(ttl), format_duration(kill_after));
+  found.add("silent leader", std::move(what), good_if(fits, Level::warning),
+            "no session lasts long enough for a job to outlive that: lower syncLimit, or raise "
+            "maxSessionTimeout");
+}
+
 void servers(const Options& o, Findings& found) {
   bool all = true, some = false;
-  std::string modes;
+  std::string modes, last_conf;
   for (const Url::Host& server : o.servers) {
     const std::string one = fmt::format("{}:{}", server.name, *server.port);
     const std::string srvr = query(server, "srvr"), mode = field(srvr, "Mode", ": ");
@@ -113,11 +138,13 @@ void servers(const Options& o, Findings& found) {
                 "3.5 or newer is needed");
     const std::string conf = query(server, "conf");
     if (!srvr.empty() || number(conf, "tickTime")) limits(o, one, conf, found);
+    if (number(conf, "syncLimit")) last_conf = conf;
   }
   found.add("servers", modes, !all ? Level::warning : good_if(some, Level::unknown),
             all ? ""
                 : "a server that does not answer brings the ensemble nearer to the loss of its "
                   "quorum");
+  silent_leader(o, last_conf, found);
   if (o.servers.size() < 3)
     found.add("ensemble", o.servers.size() == 1 ? "one server named" : "two servers named",
               Level::warning, "three or more, so that one may fail; name them all in the URL");

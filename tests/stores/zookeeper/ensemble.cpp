@@ -85,6 +85,16 @@ TEST_CASE(
   }));
 }
 
+TEST_CASE("the doctor names the options with which a job outlives a silent leader") {
+  ZookeeperEnsemble ensemble{{.tick = 2s}};  // its syncLimit is 10
+  const auto found = answered([&] { return open_zookeeper(ensemble.url())->doctor(); });
+  const auto one = std::find_if(found.begin(), found.end(),
+                                [](const Finding& f) { return f.what == "silent leader"; });
+  REQUIRE(one != found.end());
+  CHECK(one->seen ==
+        "replaced after about 23s; jobs outlive that with ?tick=2s --ttl 56s --kill-after 2s");
+}
+
 TEST_CASE(
     "the leader is killed, a follower freezes: the holder keeps its lock, tokens rise; without a "
     "quorum nothing is granted") {
