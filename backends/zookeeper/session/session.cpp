@@ -137,9 +137,15 @@ void Session::on_state(int state) {
   if (state != ZOO_CONNECTED_STATE) return;
   turned_away_at_ = no_deadline;
   connection_ = next_number();
+  silences_ = 0;
   fault_.clear();
   proof_.attached(attempt_at_, Clock::now(), timeout());
   watch_socket();
+}
+
+// Every eighth attempt is patient again, for servers that are slow but not frozen.
+Duration Session::patience() const {
+  return silences_ % 8 == 0 ? patience_ : std::max<Duration>(100ms, patience_ / 8);
 }
 
 void Session::note_fault(std::string_view what) {
@@ -190,7 +196,8 @@ Session::Wake Session::pump(Deadline until, int interrupt_fd) {
     Deadline wake = std::min<Deadline>(until, Clock::now() + std::chrono::seconds{tv.tv_sec} +
                                                   std::chrono::microseconds{tv.tv_usec});
     const bool connecting = fd >= 0 && state() != State::connected;
-    if (connecting) wake = std::min<Deadline>(wake, attempt_at_ + patience_);
+    const Deadline patient_until = attempt_at_ + patience();
+    if (connecting) wake = std::min<Deadline>(wake, patient_until);
     short events = 0;
     if (interest & ZOOKEEPER_READ) events |= POLLIN;
     if (interest & ZOOKEEPER_WRITE) events |= POLLOUT;
@@ -211,7 +218,8 @@ Session::Wake Session::pump(Deadline until, int interrupt_fd) {
       else if (connecting && fd_ < 0) note_fault(refusal(errno));
       if (introduced && fd_ < 0) turned_away_at_ = std::min(turned_away_at_, Clock::now());
       if (news_ != before || over()) return Wake::event;
-    } else if (connecting && Clock::now() >= attempt_at_ + patience_) {
+    } else if (connecting && Clock::now() >= patient_until) {
+      ++silences_;
       drop();
     }
     if (p[1].revents != 0) return Wake::interrupted;
@@ -275,6 +283,7 @@ bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
     if (left()) break;
     if (listen(until) == Wake::nothing && !done()) {
       drop();  // this answers all of them with "unknown"
+      ++silences_;
       return false;
     }
   }

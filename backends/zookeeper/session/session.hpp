@@ -162,6 +162,9 @@ class Session {
   template <class Request>
   Call send(bool write, Request);
   bool left() const;  // the library neither has a connection nor begins one
+  // How long the server of this attempt to connect may be silent. Once a server was silent, less: a
+  // frozen one does not keep dlock from those that have just elected a leader.
+  Duration patience() const;
   void note_descriptor(int fd, Deadline began);
   void note_fault(std::string_view);  // of the attempt to connect; empty: unknown
   void on_state(int state);
@@ -169,7 +172,8 @@ class Session {
 
   const Options& options_;
   Duration requested_, patience_;
-  const Ticket resumed_;  // id 0: create a session
+  unsigned silences_ = 0;  // of servers in a row, since the last connection was made
+  const Ticket resumed_;   // id 0: create a session
   Proof proof_;
   bool keep_ = false;
   _zhandle* handle_ = nullptr;             // null: no address is known yet

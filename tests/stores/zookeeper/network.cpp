@@ -371,3 +371,22 @@ TEST_CASE("an error of a connection says why no server answers") {
   ::shutdown(listener.get(), SHUT_RDWR);
   other.join();
 }
+
+// Otherwise a frozen leader keeps dlock from the servers that have elected another one.
+TEST_CASE("a server that stays silent gets less time at the next attempts to connect") {
+  const Fd frozen{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  REQUIRE(::bind(frozen.get(), reinterpret_cast<sockaddr*>(&at), size) == 0);
+  REQUIRE(::listen(frozen.get(), 100) == 0);
+  REQUIRE(::getsockname(frozen.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
+  const std::string url = fmt::format("zookeeper://127.0.0.1:{}", ntohs(at.sin_port));
+  CHECK(one_of_five([&] {
+    CHECK_FALSE(open_zookeeper(url, quick(4s, 4s))->inspect(key()));  // the first waits for 1 s
+    unsigned attempts = 0;
+    while (Fd{::accept(frozen.get(), nullptr, nullptr)}) ++attempts;
+    return attempts > 5;
+  }));
+}
