@@ -42,7 +42,7 @@ std::string message_line(std::string_view level, std::string_view key, std::stri
 std::string status_line(std::string_view name, const Request&, std::span<const Field>);
 
 // {"t":nanoseconds of CLOCK_BOOTTIME,"pid","ev","f","key","owner",...}. `owner` is a prefix of the
-// id, which is not secret. If key or owner is empty, the line lacks it.
+// id, never the secret. If key or owner is empty, the line lacks it.
 struct TraceHead {
   std::string_view ev, f, key, owner;
 };
