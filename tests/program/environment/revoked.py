@@ -30,12 +30,18 @@ class Revoked(parts.Case):
     def revoked(self, meanwhile, wanted, wait):
         def asked(kind, url):
             server = parts.fixture(kind)
-            held, revoke, lock = self.stopped_holder(kind, url, wait)
-            try:
-                meanwhile(server)
-                revoke.end(wanted)
-            finally:
-                server.thaw()
+            for _ in range(10):
+                held, revoke, lock = self.stopped_holder(kind, url, wait)
+                try:
+                    meanwhile(server)
+                    status = revoke.end(wanted, 75)
+                finally:
+                    server.thaw()
+                if status == wanted:
+                    break
+                held.clean()  # 75: on a busy machine an answer came in the last second of the wait
+                self.forget_runs()
+            self.assertEqual(status, wanted)
             self.run_dlock(*lock, "-w", "50s", "--", *self.judged("exit 0")).end(0)
             self.assertEqual(self.runs(), 2)
             self.alone()
