@@ -157,8 +157,9 @@ run::Outcome command_line(int argc, char** argv) {
   try {
     outcome = command(argc, argv, options);
   } catch (const std::exception& e) {
-    say(std::string("this is a bug: ") + e.what());
-    outcome = ended(status_bug);
+    const Error error = unexpected(e);
+    say(error.message);
+    outcome = ended(exit_status(error.code));
   }
   if (options.env_requested) fail_closed(outcome);
   return outcome;

@@ -2,6 +2,8 @@
 // Failures. Expected outcomes (busy, lost, not held) are values, and never an Error.
 #pragma once
 #include <fmt/core.h>
+#include <exception>
+#include <new>
 #include <string>
 #include <tl/expected.hpp>
 #include <utility>
@@ -17,7 +19,7 @@ enum class Errc {
   unavailable,    // not reachable now, nothing was changed: try again
   timed_out,      // the outcome is unknown: the request may have been carried out
   protocol,       // malformed reply of the store; the outcome is unknown
-  // This process has no free descriptors. Nothing was changed, and waiting does not help.
+  // This process has no free descriptor or memory. Nothing was changed; waiting does not help.
   exhausted,
   stale,     // fence: a newer token has been seen
   internal,  // a bug in dlock
@@ -44,6 +46,13 @@ tl::unexpected<Error> fail(Errc code, fmt::format_string<Values...> message, Val
   return fail(code, fmt::format(message, std::forward<Values>(values)...));
 }
 inline tl::unexpected<Error> fail(Error e) { return tl::unexpected<Error>(std::move(e)); }
+
+// What an exception of the standard library means: there is no memory, or dlock has a bug.
+inline Error unexpected(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e))
+    return {Errc::exhausted, "out of memory (ulimit -v)"};
+  return {Errc::internal, std::string("this is a bug: ") + e.what()};
+}
 
 // TRY(name, expression): `expression` is a Result<T>. If it is an error, the enclosing function
 // returns that error; otherwise `name` is a T& that lives to the end of the block. The function

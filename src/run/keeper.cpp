@@ -133,7 +133,8 @@ void Keeper::work() {
       lease_.reset();
     }
   } catch (const std::exception& e) {
-    report(event::WaitEnded{status_bug, false, fmt::format("internal error: {}", e.what())});
+    const Error error = unexpected(e);
+    report(event::WaitEnded{exit_status(error.code), false, error.message});
     return;  // the job may still live, so neither the session nor its lock may end here
   }
   if (plan_.traits.liveness != Liveness::session) return;
