@@ -2,8 +2,8 @@
 // The factory of family `postgresql`. Guarantees of its recipes, and the rights that an account
 // needs: README.md beside this file.
 //
-//   postgresql://[USER@]HOST[:5432][,HOST...]/DB     postgres:// is the same. Several hosts: of one
-//   cluster; the first that answers and writes is used
+//   postgresql://[USER@]HOST[:5432][,HOST...]/DB     postgres:// is the same. Several hosts must be
+//   of one cluster; dlock uses the first that replies and accepts writes.
 //   postgresql+unix://[USER@]/DIRECTORY?db=DB[&port=5432]
 #pragma once
 #include <array>
@@ -21,7 +21,7 @@ inline constexpr std::array<UrlItem, 10> items{{
     {"key", UrlItem::choice, "hashtext hashtextextended int8 int4,int4 crc32", "hashtext",
      "advisory", "hashtext, hashtextextended, int8, int4,int4, crc32"},
     tls_name_item,
-    // libpq's own: see normalize_url()
+    // libpq's own names of items; see normalize_url()
     {"host hostaddr user password"},
     {"connect_timeout", UrlItem::number, "1000000"},
     // passed to libpq as they are

@@ -131,7 +131,7 @@ std::string rates(std::string_view title, const std::vector<Series>& all) {
 // Draws latency by percentile. The axis stretches towards 100 %: each halving of the remaining
 // samples takes the same width.
 std::string distribution(std::string_view title, const std::vector<Series>& all, Latency l) {
-  constexpr double most_halvings = 13.3;  // of the samples: 99.99 %
+  constexpr double most_halvings = 13.3;  // the axis ends at 99.99 % of the samples
   double least = 1e18, most = 0;
   for (const Series& s : all) {
     const Histogram& h = s.figures->of(l);
@@ -265,7 +265,8 @@ std::string dotted(const std::vector<std::string>& parts) {
   return text;
 }
 
-// Returns when, where and on what it was measured: without that, figures soon mean nothing.
+// Returns when, where and on what the figures were measured, because without that they soon mean
+// nothing.
 std::string circumstances(const Plan& p, const Report& r, std::string_view version) {
   const Host& h = r.host;
   const std::vector<std::pair<std::string_view, std::string>> facts{

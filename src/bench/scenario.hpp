@@ -13,8 +13,8 @@ namespace dlock::bench {
 enum class Scenario {
   uncontended,  // each client has a key of its own
   handoff,      // all clients want one key
-  shared,       // all want one key, nine of ten times shared
-  limit,        // all clients want one of half as many permits as there are clients
+  shared,       // all clients want one key, and nine of ten requests are shared
+  limit,        // all clients want a permit; there are half as many as clients
   renew,        // each client keeps leases alive, as fast as it can
   crash,        // the holder is killed with -9: how long until the waiter is granted the lock
 };

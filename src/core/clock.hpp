@@ -54,8 +54,8 @@ constexpr Deadline lease_end(Deadline sent, Duration ttl) noexcept {
 inline constexpr Duration shortest_ttl = std::chrono::seconds{2};
 
 // Returns the default of --op-timeout, the longest time of one exchange with the store. It is short
-// enough to repeat a failed renewal in time. `proven`: how long of the ttl dlock can prove that it
-// holds the lock; for a request that holds no lock, the whole ttl.
+// enough to repeat a failed renewal in time. `proven`: the part of the ttl for which dlock can
+// prove that it holds the lock, or the whole ttl for a request while no lock is held.
 constexpr Duration usual_op_timeout(Duration proven) noexcept {
   return std::min<Duration>(std::chrono::seconds{5}, proven / 6);
 }

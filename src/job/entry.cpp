@@ -92,7 +92,7 @@ void Entry::close_inherited(int keep) const {
   Fd null;
   for (const int fd : inherited_) {
     const int flags = ::fcntl(fd, F_GETFD);
-    if (fd == keep || flags < 0 || (flags & FD_CLOEXEC) != 0) continue;  // dlock's by now
+    if (fd == keep || flags < 0 || (flags & FD_CLOEXEC) != 0) continue;  // dlock has reused fd
     if (fd > 2) {
       ::close(fd);
       continue;

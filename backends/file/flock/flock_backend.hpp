@@ -13,8 +13,8 @@ namespace dlock::file {
 class FlockBackend final : public Backend {
  public:
   // `where`: the directory of the files. Its inner directory has the records. `of_all_users`: all
-  // users may write to it, so the records are of this user alone, and a stranger may have put
-  // something in their place. Then a lock has no record.
+  // users may write to the directory, so the records are of this user alone. If a stranger has put
+  // something in their place, a lock has no record.
   FlockBackend(Directory where, std::string prefix, bool of_all_users, const Traits& traits,
                const Settings& settings)
       : where_(std::move(where)),
@@ -45,7 +45,7 @@ class FlockBackend final : public Backend {
 
   struct HeldFile {
     FlockFile file;            // has the lock and the mark
-    FlockRecord::Entry entry;  // no mailbox: there is no record of it, and no mark
+    FlockRecord::Entry entry;  // no mailbox: the lock has no record and no mark
   };
 
   Result<std::string> name_of(const Key&) const;  // Errc::usage: a file cannot have this name

@@ -206,11 +206,11 @@ Result<bool> KeyStore::finish() {
   const bool counts = file_.still_linked();
   if (!counts) dead_.clear();
   // Do this before others can change the state. The number of a stray may not be assigned yet, and
-  // then the next new contender gets it.
+  // then the next new contender gets that number.
   else remove_names(strays_);
   file_.unlock();
-  // Interleaving 1: the process is killed here. The invited waiter watches us or the holder of our
-  // record, or others find that its turn is unclaimed.
+  // Interleaving 1: the process is killed here. The invited waiter notices, if it watches us or the
+  // holder of our record. Otherwise another process finds that nobody has claimed the turn.
   wake(*open);
   remove_names(dead_);
   abandon();
@@ -226,7 +226,7 @@ Result<std::optional<KeyView>> KeyStore::inspect() {
     s.expire(now);
     const std::size_t alive = s.holders.size();
     TRY(missing, remove_dead_holders(s, now));
-    // it may have been released just now
+    // the lock may have been released just now
     if ((missing && tries < 3) || (s.holders.size() < alive && tries == 0)) {
       record = file_.peek(StateFile::Depth::waiters);
       continue;

@@ -39,7 +39,7 @@ class KeyStore {
   LockState& state() noexcept { return record_.state; }
   // Loads what a change by this owner needs: all waiters, unless the owner is among the first.
   Result<void> load_for(const Owner&);
-  // For a new owner: StateFile::last_in_tail. Nothing: call load_for() instead.
+  // Returns StateFile::last_in_tail(), for a new owner. nullopt: call load_for() instead.
   std::optional<std::uint64_t> last_waiter() const { return file_.last_in_tail(record_, now_); }
   std::size_t waiters() const noexcept {
     return record_.state.waiters.size() + record_.tail.lines - record_.tail.gone.size();
@@ -53,8 +53,8 @@ class KeyStore {
   // The contender with this ticket is proven dead. The commit removes its name, and its lock-delay
   // begins now.
   void remove_dead(std::uint64_t ticket);
-  // Removes the holder for which another process, which found no state, took our own lifeline.
-  // Returns whether there was one.
+  // Another process that found no state may have taken our own lifeline for a holder. Removes that
+  // holder, and returns whether there was one.
   bool remove_adopted(const Lifeline&);
   // Begins the change again, and adds every living lifeline that the state does not know as a
   // holder.

@@ -74,7 +74,7 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
   return kept;
 }
 
-// Only people read it, so a failure to write does not matter: the lock is ours.
+// Only people read how a run ended, so a failure to write it does not matter: the lock is ours.
 void LeaseBackend::note_end(const Lease& lease, AttachedHold& held) {
   held.record.meta = with_end(held.record.meta, lease.ended);
   KeyStore& key = store(lease.key);
@@ -224,7 +224,7 @@ Result<std::optional<KeyView>> LeaseBackend::inspect_name(const std::string& nam
   };
   const std::string stored = prefix_ + name;
   auto key = key_from_store_name(name);
-  if (!key) {  // a shortened name is not the key, so the record must supply it
+  if (!key) {  // the name is shortened, so the record must supply the key
     const auto record = StateFile(root_, stored).peek(StateFile::Depth::holders);
     if (!record) return unknown(stored, record.error());
     if (*record) key = Key::parse((*record)->key);

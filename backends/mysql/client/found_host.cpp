@@ -19,8 +19,9 @@ FoundHost::~FoundHost() { known_host = nullptr; }
 
 }  // namespace dlock::mysql
 
-// Replaces libc's getaddrinfo for the whole program, and calls it: libc parses an address at once.
-// It is visible, so that a dynamically linked client library finds it under any flags.
+// Replaces libc's getaddrinfo for the whole program. It calls libc's function with the known
+// address, which libc parses without a lookup. The function is visible, so that a dynamically
+// linked client library finds it whatever the compiler's flags are.
 extern "C" [[gnu::visibility("default")]] int getaddrinfo(const char* host, const char* port,
                                                           const addrinfo* hints, addrinfo** out) {
   using Real = int (*)(const char*, const char*, const addrinfo*, addrinfo**);

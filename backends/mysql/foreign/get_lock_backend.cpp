@@ -63,8 +63,8 @@ std::string GetLockBackend::held(const std::string& name) const {
 }
 
 // Takes the lock and writes the record in one statement. It creates a missing row, whose first
-// token is the time. Grants are rarer than microseconds, so after a restart of the server the
-// tokens go on above the older ones.
+// token is the time. There is less than one grant per microsecond, so after a restart of the server
+// the new tokens are above the older ones.
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
                                                             const Request& r, Deadline until) {
   std::optional<FencingToken> token;

@@ -8,8 +8,8 @@
 
 namespace dlock::mysql {
 
-// Returns a statement for the engine of a table, and for whether the engine has transactions and so
-// locks rows ("YES", "NO").
+// Returns a statement that reads the engine of a table, and whether the engine has transactions
+// ("YES" or "NO"). Only such an engine locks rows.
 std::string engine_of(const std::string& table);
 
 struct LockRow : LockRecord {
@@ -32,7 +32,7 @@ class NamedBackend : public SqlRecordBackend<Client> {
   Result<void> check_request(const Request&) const;
   std::string name_of(const Key& key) const { return client_.options().prefix + key.text(); }
 
-  // SQL conditions on the record `r` of `name`: it is in force; the lock is held.
+  // Return SQL conditions on the record `r` of `name`: the record is in force; the lock is held.
   virtual std::string in_force(const std::string& name) const = 0;
   virtual std::string held(const std::string& name) const = 0;
   // Finds what SQL cannot express, over a session without locks.
@@ -55,7 +55,7 @@ class NamedBackend : public SqlRecordBackend<Client> {
                                                    bool again = true);
 
   const std::string table_;  // of the records
-  Micros skew_ = 0;          // of the last server used
+  Micros skew_ = 0;          // how much later foreign locks end on the last server used
 };
 
 }  // namespace dlock::mysql

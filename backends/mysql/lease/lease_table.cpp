@@ -16,8 +16,8 @@ using namespace std::chrono_literals;
 constexpr Micros longest_ttl = 1'000'000'000'000'000;
 
 // Returns the record of a grant as an SQL expression, for a statement that itself computes the
-// clock (the expression `now`) and the token. It has a `?` for each of grant_values(). Of the
-// holder's times they use only the length of the lease.
+// clock (the expression `now`) and the token. It has a `?` for each of grant_values(). The values
+// use only one of the holder's times: the length of the lease.
 std::string grant_in_sql(std::string_view now) {
   return fmt::format("CONCAT(?,{0},?,{0},' ',{0},' ',{0}+?,?)", now);
 }
@@ -31,11 +31,12 @@ std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder&
 // No decision here depends on the clock: a free key is exactly what the last release wrote. The
 // session has its wake lock first, so a contender that sees the grant finds a lock to wait for.
 //
-// A statement that names no version could be carried out after we gave it up, or could wait for the
-// row until then, and its grant would have no owner. So it has a latest time, on the server's
-// clock, which leaves time for a wait for the row. The clock is also its token. If the clock was
-// set back, so that a key's newest token is not below it, LockState decides. No column is read
-// after it was assigned, so their order does not matter.
+// A statement that names no version could be carried out after we gave it up, perhaps because it
+// waited for the row. Its grant would have no owner. So the statement has a latest time, on the
+// server's clock, which includes some time to wait for the row. The clock is also the token of the
+// grant. If the clock was set back and is not above the newest token of the key, the statement
+// changes nothing, and LockState decides. No column is read after it was assigned, so their order
+// does not matter.
 std::string take_in_sql(std::string_view clock) {
   return fmt::format(
       "UPDATE dlock_lock SET state={0},version=?,fence=LAST_INSERT_ID({1}),updated={1},wake=? "
@@ -187,10 +188,10 @@ Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Cha
   return r.affected == 1;
 }
 
-// The end of a grant for a key that was read needs no wake-up, unless there are rows of other
-// waiters. After the UPDATE, and only if it changed the row: deletes the owner's row, the rows of
-// dead waiters before it, and the rows that were passed. Then it releases the name, so that the
-// next waiter that may run together with it moves up.
+// When a grant for a key that was read ends, no wake-up is needed unless there are rows of other
+// waiters. If the UPDATE changed the row, the next statement deletes the owner's row, the rows of
+// dead waiters before it, and the rows that were passed. Then the name `dq:<owner>` is released, so
+// that the next waiter that may run together with the owner moves up.
 Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, SqlWrittenRow& next,
                                std::uint64_t passed, Deadline until) {
   Connection& c = as_connection(s);
@@ -208,8 +209,9 @@ Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, 
   if (row.ticket && has_name(c, queueing))
     sql += fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", queueing);
   const auto r = c.query("write the lock", sql, until);
-  // The UPDATE has a reply: the grant is committed, or not. A row that cannot be deleted does not
-  // undo the grant: it does not count while we hold the key, and then counts as a dead waiter's.
+  // The UPDATE has a reply: the grant is committed, or not. The grant stands even if a row cannot
+  // be deleted: that row does not count while we hold the key, and afterwards it counts as the row
+  // of a dead waiter.
   const SqlRows& got = r ? *r : c.answered();
   if (got.results == 0) return fail(r.error());
   if (got.affected > 1) std::erase(c.names, queueing);

@@ -10,30 +10,31 @@
 //   release     SET state=<free>         WHERE version=<mine> AND waiters=0
 // N is the session's wake lock, a named lock that it took before its first such grant. A waiter
 // writes `waiters=1` behind its row of dlock_wait and before it reads; then the holder's quiet
-// release finds nothing, and it releases loudly: the same without `waiters=0`, then
-// RELEASE_LOCK(N). N is never taken again; the session's next such grant has another wake lock.
-// `waiters` goes back to 0 in the UPDATE of a grant to an owner that waited or read, if no row of
-// dlock_wait is left but its own; the subquery is evaluated when that UPDATE has the row locked.
+// release finds no row, and the holder releases loudly: by the same UPDATE without `waiters=0`, and
+// then by RELEASE_LOCK(N). N is never taken again; the session's next such grant has another wake
+// lock. The UPDATE of a grant to an owner that waited or read sets `waiters` back to 0, if
+// dlock_wait has no row of the key but the owner's. It evaluates that condition when it has the row
+// locked.
 //
 // No wake-up is lost. V joins (J: INSERT into dlock_wait, M: waiters=1), reads (R), waits for N
 // (W). H releases quietly (Q) or loudly (A, then B: N is released).
-//  1. M Q: Q finds waiters=1 and does nothing; A; V waits for N at any time, before B or after it,
-//  and gets it: N is never taken again.
+//  1. M Q: Q finds waiters=1 and does nothing, so A follows. Whether V begins to wait for N before
+//  B or after B, V gets N, because N is never taken again.
 //  2. Q M R: V reads a free key, and takes it.
-//  3. Clearing (C), by another owner's grant in between: J C: C sees V's row, waiters stays 1. C J
-//  M: 1 again. C has the row locked, J, M: M waits for C.
-//     So as long as V's row is there, waiters is 1 since M; and V knows whether its row is there
-//     when it reads: without it, it joins again.
-//  4. Between H's grant and its release nothing is cleared: only grants do, and H is alone. So 1.
-//  holds if V reads waiters=1 and H's grant in one reading.
+//  3. Another owner's grant may set waiters=0 in between (C). J C: C sees V's row, so waiters stays
+//  1. C J M: M writes 1 again. J and M while C has the row locked: M waits for C.
+//     So waiters is 1 from M on, as long as V's row is there. When V reads and finds no row of its
+//     own, V joins again.
+//  4. Only a grant sets waiters=0, and between H's grant and its release there is no other grant.
+//  So case 1 applies if V reads waiters=1 and H's grant in one reading.
 //     V reads its row, H's grant, and waiters=0 (changed by hand; Galera): it writes waiters=1 and
 //     reads again.
 //  5. H's session dies: N is free, V gets it at once, and polls until the lease ends. H renews over
 //  another session, which takes `dl:<owner>` and writes wake=''.
-//  6. H's lease ends, or is removed by force: V waits no longer than to its end; H releases N when
-//  it learns that it has lost.
-//  7. The answer to Q is lost: it was carried out, without waiters; or it was not, and the session
-//  is gone, as in 5.
+//  6. H's lease ends, or is removed by force: V waits at most until the lease would have ended. H
+//  releases N when H learns that it has lost the lock.
+//  7. The answer to Q is lost. If Q was carried out, there were no waiters. If not, the session is
+//  gone, as in 5.
 #pragma once
 #include <optional>
 #include <string>

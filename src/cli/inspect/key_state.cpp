@@ -15,7 +15,7 @@ bool any(const KeyView& k, Predicate is) {
   return std::any_of(k.holders.begin(), k.holders.end(), is);
 }
 
-// Returns each limit that a holder or waiter asked for, with the name of one that asked for it.
+// Returns each limit that a holder or waiter asked for, with the name of one such contender.
 std::map<unsigned, std::string> limits(const KeyView& k) {
   std::map<unsigned, std::string> all;
   const auto add = [&](Mode mode, const Identity& who) {
