@@ -153,10 +153,10 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
                   format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl));
     // The session was resumed with a shorter timeout: the lease ends sooner, and the next renewal
     // says why.
-    if (const Deadline end = s.proof().until() - p->lock_delay;
-        s.timeout() < s.requested() && !ends_with_ttl && end < p->until) {
+    if (const Deadline shorter = s.proof().until() - p->lock_delay;
+        s.timeout() < s.requested() && !ends_with_ttl && shorter < p->until) {
       Lease sooner = lease_of(*p, Clock::now());
-      p->until = sooner.deadline = end;
+      p->until = sooner.deadline = shorter;
       return Kept{std::move(sooner)};
     }
     if (s.timeout() < s.requested())
