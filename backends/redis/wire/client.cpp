@@ -168,7 +168,8 @@ Result<TimedReply> Client::call(const Command& command) {
     if (exchange.again() == Exchange::Again::never || next >= by ||
         (!ever_connected_ && next >= *first_answer_by_)) {
       // A last try that had no time left knows less than the try before it.
-      if (before && !ever_connected_ && Clock::now() >= connect_by)
+      if (before && retryable(answer.error().code) && !ever_connected_ &&
+          Clock::now() >= connect_by)
         answer.error() = std::move(*before);
       if (unknown && retryable(answer.error().code)) answer.error().code = Errc::timed_out;
       return answer;
