@@ -22,6 +22,7 @@ const std::vector<FaultName>& all_faults() {
       {Fault::wipe, "wipe", "server restarted empty"},
       {Fault::flush, "flush", "emptied while it runs (redlock: 2 of 5)"},
       {Fault::stop_short, "stop-short", "server stopped 0.4 s"},
+      {Fault::stop_middle, "stop-middle", "server stopped 0.7 ttl"},
       {Fault::stop_long, "stop-long", "server stopped > ttl"},
       {Fault::minority, "minority", "2 of 5 stopped > ttl"},
       {Fault::cut, "cut", "network cut > ttl"},
@@ -56,6 +57,7 @@ bool has_midway(Fault fault) {
     case Fault::restart:
     case Fault::wipe:
     case Fault::stop_short:
+    case Fault::stop_middle:
     case Fault::stop_long:
     case Fault::minority:
     case Fault::fail_over:
@@ -81,6 +83,7 @@ bool Faults::loses() const {
     case Fault::restart:
     case Fault::wipe:
     case Fault::flush:
+    case Fault::stop_middle:
     case Fault::stop_long:
     case Fault::cut:
     case Fault::fail_over: return true;

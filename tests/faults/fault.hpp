@@ -25,6 +25,7 @@ enum class Fault {
   wipe,          // F7: with an empty store
   flush,         // emptied while it runs; of redlock two of five
   stop_short,    // F8, 400 ms
+  stop_middle,   // F8, long enough for jobs to be ended, and shorter than the ttl
   stop_long,     // F8, longer than the ttl; of redlock three of five
   minority,      // F9: two masters of five stopped for longer than the ttl
   cut,           // F11: no connection for longer than the ttl

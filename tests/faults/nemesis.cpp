@@ -214,11 +214,13 @@ void Nemesis::to_servers(const std::vector<Victim>& victims) {
       break;
     case Fault::flush: s_.target.wipe(); break;
     case Fault::stop_short:
+    case Fault::stop_middle:
     case Fault::stop_long:
     case Fault::minority:
       s_.target.freeze();
       midway();
       if (fault == Fault::stop_short) sleep(0.4);
+      else if (fault == Fault::stop_middle) sleep(0.7 * s_.ttl);
       else longer_than_a_lease();
       s_.target.thaw();
       break;

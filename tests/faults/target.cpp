@@ -66,6 +66,7 @@ bool applies(const Recipe& r, Fault fault) {
     case Fault::stop_long: return r.name != "file-flock";  // which only the holder locks
     case Fault::restart:
     case Fault::stop_short:
+    case Fault::stop_middle:
     case Fault::cut:
     case Fault::lose_reply:
     case Fault::delay:

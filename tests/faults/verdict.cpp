@@ -122,9 +122,12 @@ void add_jobs(const Evidence& e, std::vector<Event>& events) {
   for (const Event& x : events)
     if (x.f == "acquire" && x.what == What::ok && x.token)
       granted[{x.key, *x.token}] = {x.owner, x.pid};
-  std::set<std::string> released;  // owners
-  for (const Event& x : events)
+  std::set<std::string> released;             // owners
+  std::map<std::string, std::int64_t> ended;  // by owner: when its dlock ended
+  for (const Event& x : events) {
     if (x.f == "release" && x.what == What::ok) released.insert(x.owner);
+    if (x.what == What::exit) ended[x.owner] = x.t;
+  }
   std::set<std::int64_t> killed;
   for (const Injection& i : e.injected)
     if (i.killed) killed.insert(i.pid);
@@ -137,15 +140,18 @@ void add_jobs(const Evidence& e, std::vector<Event>& events) {
     const std::string& owner = of->second.first;
     const auto pid = of->second.second;
     lived[{key, owner}] = {s.start, s.last};
-    const auto add = [&](const char* ev, const char* f) {
+    const auto add = [&](std::int64_t t, const char* ev, const char* f) {
       events.push_back(line(fmt::format(
-          R"({{"t":{},"pid":{},"ev":"{}","f":"{}","key":"{}","owner":"{}","token":{}}})",
-          s.last.load(), pid, ev, f, key, owner, s.token.load())));
+          R"({{"t":{},"pid":{},"ev":"{}","f":"{}","key":"{}","owner":"{}","token":{}}})", t, pid,
+          ev, f, key, owner, s.token.load())));
     };
-    add("alive", "job");
-    // The lock ended with its process, not at its deadline: nobody was left to say so.
-    if (e.recipe.connection && killed.count(pid) != 0 && released.count(owner) == 0)
-      add("fail", "renew");
+    add(s.last, "alive", "job");
+    // Without a release, the lock ended with its process and not at its deadline: dlock was killed,
+    // or it ended after a job that it had to kill.
+    if (!e.recipe.connection || released.count(owner) != 0) continue;
+    if (killed.count(pid) != 0) add(s.last, "fail", "renew");
+    else if (const auto end = ended.find(owner); end != ended.end())
+      add(std::max(end->second, s.last.load()), "fail", "renew");
   }
   // A dlock that was stopped, or that does not get a processor, writes the start and the end of its
   // job late.
