@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kill -9 before and after every single system call of each operation: the key is free for the next
+// kill -9 before every single system call of each operation: the key is free for the next
 // contender, tokens rise, no files pile up.
 #include <fmt/format.h>
 #include <algorithm>

@@ -212,8 +212,8 @@ TEST_CASE(
     };
     for (const bool dies : {false, true}) {
       for (int steps = 0; !race(steps, 1, dies); ++steps) REQUIRE(steps < 1000);
-      for (int steps = others_until_made - 1; steps < others_until_made + 4; ++steps)
-        for (int late_steps = 2; late_steps < 16; ++late_steps) race(steps, late_steps, dies);
+      for (int steps = others_until_made - 1; steps < others_until_made + 2; ++steps)
+        for (int late_steps = 2; late_steps < 9; ++late_steps) race(steps, late_steps, dies);
     }
     for (int steps = 0; !race(steps, 1, false, true); ++steps) REQUIRE(steps < 1000);
     CHECK(both_tried > 10);
@@ -392,8 +392,8 @@ TEST_CASE("the notes of a deleted state and of its successor do not meet") {
       };
       const bool begun = temporaries() > 0;
       Traced other(notes(dir.path(), now, 1h));
-      for (int i = 0; i < 30 && begun && other.step(); ++i)
-        if (const auto n = temporaries(); n == 2 || (n == 1 && i > 12)) break;
+      for (int i = 0; i < 15 && begun && other.step(); ++i)
+        if (const auto n = temporaries(); n == 2 || (n == 1 && i > 6)) break;
       late.finish();
       INFO("step " << steps);
       const int end = other.finish();

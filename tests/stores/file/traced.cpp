@@ -46,10 +46,15 @@ bool Traced::await(int& status) const {
 
 bool Traced::step() {
   if (ended_) return false;
-  REQUIRE(::ptrace(PTRACE_SYSCALL, pid_, nullptr, nullptr) == 0);
   int status = 0;
-  await(status);
-  if (WIFSTOPPED(status)) return true;
+  for (;;) {
+    REQUIRE(::ptrace(PTRACE_SYSCALL, pid_, nullptr, nullptr) == 0);
+    await(status);
+    if (!WIFSTOPPED(status)) break;
+    __ptrace_syscall_info halt{};
+    REQUIRE(::ptrace(PTRACE_GET_SYSCALL_INFO, pid_, sizeof halt, &halt) > 0);
+    if (halt.op == PTRACE_SYSCALL_INFO_ENTRY) return true;
+  }
   ended_ = true;
   exit_ = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child that is halted before and after each of its system calls: the moments at which others can
-// see its effects.
+// A child that is halted before each of its system calls. Between the end of one call and the begin
+// of the next one, nothing changes that others can see.
 #pragma once
 #include <sys/types.h>
 #include <functional>
@@ -16,7 +16,7 @@ class Traced {
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
 
-  bool step();  // runs to the next halt; false: it has ended
+  bool step();  // carries out the call before which it halts, to the next; false: it has ended
   void kill();  // -9, and reaps
   // Lets it run to its end. Its exit status; -1: killed.
   int finish();
