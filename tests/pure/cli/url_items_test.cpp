@@ -97,7 +97,7 @@ TEST_CASE("the manual names the usual values of items that the rows have") {
     std::string sentence;  // $: the value
   };
   const Row rows[] = {
-      {"redis", "restart_grace", "?restart_grace=D after the server's start, by default $."},
+      {"redis", "restart_grace", "for $ after the server's start, or for D with ?restart_grace=D."},
       {"mysql", "clock_skew", "`?clock_skew=' ($)"},
       {"postgresql", "port", "`&port=' if it is not $."},
       {"postgresql", "key", "$ pg_advisory_lock(hashtext('K')), the default"},
