@@ -18,7 +18,7 @@ constexpr Finding::Level good_if(bool is, Finding::Level otherwise) noexcept {
 // A check of one value that a server reports.
 struct Check {
   std::string_view what;
-  std::string_view query;  // in the store's language: an SQL expression, the recipes
+  std::string_view query;  // in the store's language, such as an SQL expression
   Finding::Level (*judge)(std::string_view value);
   std::string_view advice;  // shown unless the value is good
 };

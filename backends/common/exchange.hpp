@@ -17,8 +17,8 @@ struct Wait {
   bool over() const noexcept { return Clock::now() >= until; }
   bool interrupted() const noexcept;
 };
-// Waits for `events` on `fd`. True: they happened, or the descriptor is broken; then the next read
-// or write reports the error. False: the wait is over.
+// Waits for `events` on `fd`. True: one of the events has happened, or the descriptor is broken;
+// then the next read or write reports the error. False: the wait is over or was interrupted.
 bool wait_for(int fd, short events, const Wait&) noexcept;
 
 // Errc::unavailable: this server is read-only, whatever rights the account has.
@@ -27,9 +27,10 @@ Result<void> writable(const std::string& where, bool read_only);
 // Sleeps. Returns whether it slept for the whole time; false: it was interrupted.
 bool nap(Duration, int interrupt_fd) noexcept;
 // Returns the pause after this number of failures of one request. It is random, so that clients
-// with the same problem do not retry in step.
+// with the same problem do not retry at the same moment.
 Duration pause_after(unsigned failures) noexcept;
-// The same after tries to connect, which cost the server more: 20 ms, growing to 500 ms.
+// The same after failed tries to connect, which cost the server more than requests: 20 ms, growing
+// to 500 ms.
 Duration pause_before_connect(unsigned failures) noexcept;
 
 // What may help when a server has refused a request.
@@ -53,7 +54,8 @@ struct ServerErrorRow {
 
 Error no_answer(std::string_view what, std::string_view where);        // Errc::timed_out
 Error malformed_reply(std::string_view what, std::string_view where);  // Errc::protocol
-// Errc::usage: only a newer dlock knows the layout of `record`, such as "node x".
+// Errc::usage: only a newer dlock knows the layout of a record. `record` names it, such as "node
+// x".
 Error newer_record(std::string_view record, std::string_view where, unsigned layout);
 // `text` comes from the server, so it is made printable and short. `advice` is for people and may
 // be empty.

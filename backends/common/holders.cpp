@@ -62,7 +62,8 @@ std::optional<Holders> decode(std::string_view text) {
     h.deadline = in.number<Micros>();
     h.delay = in.number<Micros>();
     h.meta = in.who();
-    // An expired grant of an owner may precede its new grant; the later line counts.
+    // An expired grant of an owner may precede a new grant of the same owner; the later line
+    // counts.
     out.granted.insert_or_assign(h.owner, granted);
     out.list.push_back(std::move(h));
   }

@@ -5,7 +5,7 @@
 //   H <owner> <mode> <ticket> <token> <slot> <granted> <since> <deadline> <lock-delay> <who>
 //
 // Times are microseconds since 1970 by the server's clock. A line or field of another form makes
-// the whole record unreadable, because it may mean a holder.
+// the whole record unreadable, because the unknown text may mean a holder.
 #pragma once
 #include <map>
 #include <optional>
@@ -21,8 +21,8 @@ struct Holders {
   std::map<Owner, Micros> granted;  // the time of each grant
 
   Micros granted_at(const LockState::Holder&) const;
-  // Returns the record after LockState has changed. Holders other than `me` keep their deadline
-  // plus `skew`.
+  // Returns the record for a changed LockState. In that LockState the deadlines of holders other
+  // than `me` are prolonged by `skew`; the record gets them without `skew`.
   Holders changed_to(const LockState&, const Owner* me, Micros skew) const;
 };
 
@@ -33,7 +33,7 @@ struct EndedRun {
   std::string_view ended;  // RunEnd::text
   std::string who;
 };
-// Nothing if `ended` is empty, or if the owner does not hold.
+// nullopt: `ended` is empty, or the owner is not a holder.
 std::optional<EndedRun> run_of(const Holders&, const Owner&, std::string_view ended);
 
 inline constexpr std::string_view holders_magic = "dlock1 ";

@@ -50,7 +50,7 @@ Found resolve(const std::string& host, int flags) {
   return found;
 }
 
-// Returns whether the name service failed, so nobody knows if the host exists.
+// Returns whether the name service failed, so that it is unknown whether the host exists.
 bool unanswered(int error) noexcept {
   return error == EAI_AGAIN || error == EAI_SYSTEM || error == EAI_MEMORY;
 }

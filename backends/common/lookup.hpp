@@ -30,16 +30,17 @@ bool is_address(const std::string& host) noexcept;  // returns whether the host 
 
 class Lookup {
  public:
-  // Begins a new lookup. If no answer comes in a third of the time, or in 1 s at most, it uses the
-  // addresses of the last successful answer, if there was one.
+  // Begins a new lookup. If an earlier lookup of this host was successful, and no new answer comes
+  // within 1 s or a third of the time, whichever is shorter, this lookup returns the addresses of
+  // the earlier answer.
   Lookup(const std::string& host, std::uint16_t port, Deadline until);
   ~Lookup();
   Lookup(const Lookup&) = delete;
   Lookup& operator=(const Lookup&) = delete;
 
   // nullopt: there is no answer yet; call again when fd() is readable, and no later than
-  // patience(). The addresses are never empty. Errc::unavailable: the host does not exist, or
-  // nothing is known at `until`.
+  // patience(). The addresses are never empty. Errc::unavailable: the host does not exist, or no
+  // address is known by `until`.
   std::optional<Result<Addresses>> answer();
   int fd() const noexcept;  // -1: there is an answer
   Deadline patience() const noexcept { return patience_; }

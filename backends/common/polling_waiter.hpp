@@ -6,8 +6,9 @@
 
 namespace dlock {
 
-// Polls a lock whose release wakes no waiter: when the lock should end by itself, and until then
-// every 0.1 s, later every 0.5 s. The intervals are random, so that waiters do not poll in step.
+// Polls a lock whose release wakes no waiter. It polls every 0.1 s, after 20 tries every 0.5 s, and
+// also when the lock should end by itself. The intervals are random, so that waiters do not poll at
+// the same moment.
 class PollingWaiter : public Waiter {
  public:
   PollingWaiter(const Request& request, int interrupt_fd)
@@ -18,8 +19,8 @@ class PollingWaiter : public Waiter {
   struct Tried {
     std::optional<Lease> lease;        // taken
     std::optional<HolderView> holder;  // set if the lock is held
-    std::optional<Duration> free_in;   // when that ends by itself,
-    std::string why{};                 // and what else is in the way
+    std::optional<Duration> free_in;   // when the lock ends by itself
+    std::string why{};                 // what else is in the way
   };
   virtual Result<Tried> try_once() = 0;
 

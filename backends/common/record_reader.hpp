@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the records of several stores: words separated by one character, in lines.
+// Reads the records of several stores. A record is lines of words with one space between them.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -11,8 +11,8 @@
 
 namespace dlock {
 
-// The layout of a record that a newer dlock wrote: the number after "dlock". nullopt: another
-// record.
+// Returns the layout of a record that a newer dlock wrote: the number after "dlock". nullopt: a
+// newer dlock did not write this record.
 inline std::optional<unsigned> newer_layout(std::string_view record) {
   constexpr std::string_view magic = "dlock";
   if (!record.starts_with(magic)) return std::nullopt;
@@ -21,7 +21,7 @@ inline std::optional<unsigned> newer_layout(std::string_view record) {
 }
 
 // Reads a record in which every field counts. A missing or wrong field makes the whole record bad,
-// because it may mean a holder. All later reads then return nothing, or zero.
+// because the damaged part may mean a holder. All later reads then return nothing, or zero.
 class RecordReader {
  public:
   explicit RecordReader(std::string_view text) : rest_(text) {}

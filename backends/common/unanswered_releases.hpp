@@ -6,9 +6,10 @@
 
 namespace dlock {
 
-// Releases that a backend sent and that got no reply. Each may have been carried out, or may still
-// be. So a repeated release that finds nothing counts as released if it is for the same grant,
-// which means the same key and the same owner. (One owner can have several keys.)
+// Releases that a backend sent and that got no reply. The store may have carried out each of them,
+// or may still do so. So if a release is repeated and finds no grant, the earlier release counts as
+// successful. Two releases are for the same grant if key and owner are the same. (One owner can
+// have several keys.)
 class UnansweredReleases {
  public:
   void add(const Lease& lease) {
@@ -19,8 +20,8 @@ class UnansweredReleases {
   }
 
   // Returns what the reply to a release means. `removed`: the store had the grant until now.
-  // `unclear`: an earlier try of this call got no reply. If the grant is gone although its ttl is
-  // not over, an earlier request of ours, whose reply was lost, has removed it.
+  // `unclear`: an earlier try of this call got no reply. If such an earlier release exists and the
+  // grant is gone although its ttl is not over, the earlier release has removed the grant.
   Released answered(const Lease& lease, bool removed, bool unclear = false) {
     const auto before = find(lease.key, lease.owner);
     const bool by_us = (unclear || before != leases_.end()) && Clock::now() < lease.deadline;
@@ -28,7 +29,8 @@ class UnansweredReleases {
     return removed || by_us ? Released::yes : Released::was_not_held;
   }
 
-  // The releases whose ttl is not over, oldest first. A new acquisition repeats them first.
+  // Returns the releases of grants whose ttl is not over, oldest first. Before a new acquisition,
+  // the backend repeats these releases.
   const std::vector<Lease>& open() {
     std::erase_if(leases_, [now = Clock::now()](const Lease& l) { return now >= l.deadline; });
     return leases_;

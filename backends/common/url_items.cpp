@@ -165,7 +165,8 @@ std::optional<TlsOptions> UrlItems::tls(bool by_scheme, bool socket, std::string
                   value("tls_key", settings_.tls_key, usual.key),
                   value("tls_name", settings_.tls_name, "")};
   if (text("tls") == "verify-ca") made.verify = TlsOptions::Verify::chain;
-  // Without ?tls_ca, a certificate from any authority of the system would do.
+  // Without ?tls_ca=, a server with a certificate from any authority of the system would be
+  // accepted.
   if (made.verify == TlsOptions::Verify::chain && made.ca.empty())
     wrong("tls", "verify-ca", "yes, or verify-ca beside --tls-ca");
   if (settings_.tls_insecure) made.verify = TlsOptions::Verify::nothing;

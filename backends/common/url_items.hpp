@@ -25,7 +25,7 @@ struct TlsOptions {
   // A PEM file or a directory of hashed certificates. Empty: the system's authorities.
   std::string ca{};
   std::string cert{}, key{};  // PEM files; both are set or neither
-  std::string name{};         // for whom the certificate must be, and that is sent; empty: the host
+  std::string name{};         // the server name to send and to verify; empty: the host
   Verify verify = Verify::name;
 
   const std::string& name_of(const std::string& host) const { return name.empty() ? host : name; }
@@ -41,7 +41,7 @@ bool is_on_loopback(const Url&);  // whether all its hosts are loopback addresse
 
 struct Login {
   std::string user{}, password{};
-  // The file that the password came from; empty: it has another source.
+  // The file that the password came from; empty: the password has another source.
   std::string password_file{};
 
   // Reads the password file again. True: the password has changed, and `password` is the new one.
@@ -51,7 +51,7 @@ struct Login {
 // How to log in to servers.
 struct LoginOptions : StoreOptions, Login {
   std::optional<TlsOptions> tls{};  // not set for a client library that has its own TLS options
-  Login sentinels{};                // of Redis; without a password: as of the servers
+  Login sentinels{};                // of Redis; without a password, the login of the servers
 
   bool read_password_again();  // reads the passwords of the servers and of the sentinels
 };
@@ -69,10 +69,12 @@ struct Endpoint {
 // Errc::usage: without a prefix any name in the store may be a key, so keys cannot be listed.
 Result<void> can_list(std::string_view prefix);
 
-// At most 64 letters, digits, _ and $: SQL needs no escapes for it between backquotes.
+// Returns whether the text is 1 to 64 letters, digits, _ and $. Such a name needs no escapes
+// between backquotes in SQL.
 bool is_identifier(std::string_view) noexcept;
 
-// An Opener that gives `open` a copy of the options, with the time limit and the descriptor in it.
+// Returns an Opener, which calls `open` with a copy of the options. The copy contains the time
+// limit and the interrupt descriptor.
 template <class Options, class Open>
 Opener opener(Options options, Open open) {
   return [options = std::move(options), open](Duration op_timeout, int interrupt_fd) {
@@ -92,24 +94,25 @@ class UrlItems {
   // Checks a value by the type in its row.
   void judge(const UrlItem&, std::string_view called, std::string_view value);
   void wrong(std::string_view item, std::string_view value, std::string_view allowed);
-  // Errc::usage names the URL, the item, its value and what is allowed. Call the functions below
-  // only if there is no error.
+  // Errc::usage: the message names the URL, the item, its value and what is allowed. Call the
+  // functions below only if there is no error.
   Result<void> verdict() const;
 
   // Returns the URL's value, or the row's default.
   std::string_view text(std::string_view item) const;
   bool yes(std::string_view item) const { return text(item) == "yes"; }
-  unsigned number(std::string_view item) const;                   // none: 0
+  unsigned number(std::string_view item) const;                   // 0 if there is none
   std::optional<Duration> duration(std::string_view item) const;  // nullopt: not given
 
   StoreOptions store_options() const;
   LoginOptions login_options() const;  // everything except TLS
-  // Returns the value of ?prefix=. Without the item it is `native` for dlock's own keys, and empty
-  // for other recipes.
+  // Returns the value of ?prefix=. Without this item it returns `native` for a native recipe, and
+  // an empty string for other recipes.
   std::string prefix(std::string_view native) const;
   std::string password() const;  // from the settings, else from the URL
-  // `by_scheme`: the scheme asks for TLS. `socket`: a unix socket has no TLS. `how`: how a URL can
-  // ask for TLS. `usual`: the files to use if neither URL nor settings name any.
+  // `by_scheme`: the scheme asks for TLS. `socket`: the server is on a unix socket, which has no
+  // TLS. `how`: says in a message how a URL can ask for TLS. `usual`: the files to use if neither
+  // URL nor settings name any.
   std::optional<TlsOptions> tls(bool by_scheme, bool socket, std::string_view how,
                                 const TlsOptions& usual = {});
 

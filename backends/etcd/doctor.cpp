@@ -17,7 +17,7 @@ Result<Json> query(Client& client, std::string_view path, Json body = Json::obje
   return client.query("examine", path, std::move(body), client.usual_deadline());
 }
 
-// Examines one member alone, and adds its cluster to `clusters`. An error: it does not reply.
+// Examines one member alone, and adds its cluster to `clusters`. Error: the member does not reply.
 Result<std::vector<Finding>> examine_member(const Client& all, std::size_t endpoint,
                                             std::set<std::string>& clusters) {
   Client client = all.only(endpoint);
@@ -73,7 +73,8 @@ void members(Client& client, Findings& found) {
                    : "an odd number from three on");
 }
 
-// Checks the account's rights. etcd checks them for both branches of a transaction.
+// Checks the account's rights by a transaction that writes nothing. etcd checks the rights for both
+// branches of a transaction.
 void rights(Client& client, Findings& found) {
   const std::string key = client.options().root + "doctor";
   const Json never = transaction({created(key, INT64_MAX)}, {put(key, "")},
@@ -93,7 +94,7 @@ void rights(Client& client, Findings& found) {
               "the user of the URL has no meaning here; whoever reaches a member may take locks");
 }
 
-// etcd's shortest lease is one and a half election timeouts, so it shows the election timeout.
+// etcd's shortest lease lasts one and a half election timeouts, so it shows the election timeout.
 void leases(Client& client, Findings& found) {
   const auto made = query(client, "/v3/lease/grant", {{"TTL", "1"}});
   if (!made)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factory of family `etcd`. README.md beside this file has the guarantees of its recipes, and
-// what each request can hit when it is late.
+// The factory of family `etcd`. README.md beside this file says what its recipes guarantee, and
+// what each request can change when it arrives late.
 //
 //   etcd://[USER[:PASSWORD]@]HOST[:2379],HOST...[/PATH]     etcds:// is the same with TLS
 #pragma once

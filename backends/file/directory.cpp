@@ -56,7 +56,7 @@ bool make_one(const std::string& path) {
     return made && set_mode(made.get(), 0700);  // whatever the umask is
   }
   struct stat there {};
-  // an existing parent may be read-only or forbidden
+  // mkdir(2) may fail although the directory exists, if its parent is read-only or forbidden
   const int why = errno;
   const bool exists = why == EEXIST || ::stat(path.c_str(), &there) == 0;
   errno = why;
@@ -106,9 +106,10 @@ Fd open_below(int dir, const std::string& name) {
 
 std::string temporary_name() { return ".new." + Owner::random().hex(); }
 
-// Files shared by a group get their rights under a temporary name, before others see them. Without
-// renameat2 (a filesystem or a filter) the file is made under its own name. Then only a strict
-// umask makes a difference.
+// A file shared by a group gets its rights under a temporary name, before others see it under its
+// own name. If renameat2 does not work (because of the filesystem or a seccomp filter), the file is
+// made under its own name at once. Then, until its rights are set, others may see the file with
+// only the rights that a strict umask has left.
 enum class Made { renamed, in_place };
 
 bool rename_new(int dir, const std::string& from, const std::string& to) {
@@ -177,8 +178,8 @@ Fd hold_made(int dir, const std::string& name, mode_t type) {
   return Fd();
 }
 
-// fchmod(2) does not work with an O_PATH descriptor. The link in /proc is the kernel's own and
-// leads nowhere else.
+// fchmod(2) does not work with an O_PATH descriptor. So this function uses the descriptor's link in
+// /proc: the kernel makes that link, and it leads nowhere else.
 bool set_mode(int held, mode_t mode) noexcept {
   struct stat st {};
   // this check also works without /proc
@@ -226,7 +227,7 @@ Result<Opened> Directory::open_root(bool make) const {
       const int why = errno;
       const std::string above = path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
       struct stat there {};
-      if (why != ENOENT || ::stat(above.c_str(), &there) == 0)  // /proc returns ENOENT
+      if (why != ENOENT || ::stat(above.c_str(), &there) == 0)  // mkdir in /proc gives ENOENT
         return fail_errno("create lock directory", path_, why);
       return fail(Errc::cannot_create,
                   "lock directory {}: {} does not exist either; only the last part of "
@@ -271,7 +272,7 @@ Result<bool> Directory::leads_to(const std::string& name, const struct stat& dir
   struct stat there {};
   int failed = -1;
   if (inner_.empty()) {
-    // below the root only the last component is checked: no link is followed
+    // below the root there is only one component, and lstat(2) does not follow it if it is a link
     failed = ::lstat(path_of(name).c_str(), &there);
   } else if (const Fd root(::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)); root) {
     const Fd holder = open_below(root.get(), inner_);
@@ -346,7 +347,7 @@ Result<void> make_file(int dir, const std::string& name, const Access& access,
   auto given = give_rights(file.get(), access, access.file_mode(), path);
   if (given && (!rename || rename_new(dir, made, name))) return {};
   const int why = errno;
-  if (rename) ::unlinkat(dir, made.c_str(), 0);  // under its final name, others may use it already
+  if (rename) ::unlinkat(dir, made.c_str(), 0);  // others may already use a file under its own name
   if (!given || why == EEXIST) return given;
   if (cannot_rename_new(why)) return make_file(dir, name, access, path, Made::in_place);
   return fail_errno("create", path, why);

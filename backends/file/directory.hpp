@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directories of family `file`: created and opened so that no other user can replace them.
+// The directories of family `file`. dlock creates and opens them so that no other user can replace
+// them.
 //
 //   <root>/<name of a key>/      recipe lease
 //   <root>/.dlock/<name>/        recipe flock: side records beside the files of others
-//   <root>/.dlock-<uid>/<name>/  the same, if all users may write to the root
+//   <root>/.dlock-<uid>/<name>/  side records, if all users may write to the root
 //
-// A root is private (0700 and 0600 below it) or shared by a group: it has the setgid bit or is
-// writable by its group, and not by all users. Then new files below it are 2770 and 0660 and have
-// the root's group, whatever the umask.
+// A root is private or shared by a group. Below a private root, directories have mode 0700 and
+// files have mode 0600. A root is shared if three conditions are true: it has the setgid bit or its
+// group may write to it; not all users may write to it; we are root or in that group. Below a
+// shared root, new directories have mode 2770, new files have mode 0660, and both have the root's
+// group, whatever the umask is.
 #pragma once
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -28,7 +31,7 @@ struct Access {
 
   mode_t dir_mode() const noexcept { return group ? 02770 : 0700; }
   mode_t file_mode() const noexcept { return group ? 0660 : 0600; }
-  // Errc::denied: the owner is wrong, or others have more rights than the mode above. The message
+  // Errc::denied: the owner or the group is wrong, or others have too many rights. The message
   // names `path` and the reason.
   Result<void> admits(const struct stat&, std::string_view path) const;
 };
@@ -40,11 +43,11 @@ struct Opened {
 
 class Directory {
  public:
-  // How much of `path` is created when a lock is taken. A user may have misspelt the directory, so
-  // only its last component is created.
+  // How much of `path` dlock creates when a lock is taken. `last`: only the last component, for a
+  // directory that a user named and may have misspelt.
   enum class Make { nothing, last, all };
-  // `path` is absolute. `inner`: the directory in it that holds the keys, or empty. `netfs`: accept
-  // network filesystems.
+  // `path` is absolute. `inner`: the name of the directory in `path` that contains the keys; empty:
+  // `path` itself contains them. `netfs`: accept network filesystems.
   Directory(std::string path, std::string inner, Make make_root, bool netfs)
       : path_(std::move(path)), inner_(std::move(inner)), make_root_(make_root), netfs_(netfs) {}
 
@@ -53,8 +56,8 @@ class Directory {
 
   // Opens the root itself, without `inner`.
   Result<Opened> open_root(bool make) const;
-  // Opens the directory of one key. Without `make`, a missing directory is a result and not an
-  // error.
+  // Opens the directory of one key. Without `make`, a missing directory is not an error:
+  // Opened::dir is -1 then.
   Result<Opened> open_key(const std::string& name, bool make) const;
   // Returns whether the path to the key's directory still leads to `dir`.
   Result<bool> leads_to(const std::string& name, const struct stat& dir) const;
@@ -72,23 +75,24 @@ class Directory {
   bool netfs_;
 };
 
-// Returns the name of a filesystem on which flock and FIFOs do not reach every host that mounts it;
-// nothing for any other filesystem. `magic`: f_type of statfs(2).
+// If hosts that mount this filesystem do not see each other's flock(2) locks and FIFOs, returns its
+// name. nullopt: any other filesystem. `magic`: f_type of statfs(2).
 std::optional<std::string_view> network_filesystem(unsigned long magic) noexcept;
 
-// Opens what this process has just made under `name`, if it has that type (S_IFDIR, S_IFIFO).
-// Another user with rename rights may have replaced it meanwhile. So it is opened as an O_PATH
-// descriptor, not through a link, and checked. -1: errno says why.
+// Opens what this process has just made under `name`. Another user with rename rights may have
+// replaced it meanwhile, so the function follows no link, and checks type, owner and number of
+// names. `type`: S_IFDIR or S_IFIFO. Returns an O_PATH descriptor; -1: errno says why.
 Fd hold_made(int dir, const std::string& name, mode_t type);
-// for a result of hold_made(); false: errno says why
+// Sets the mode of a result of hold_made(). False: errno says why.
 bool set_mode(int held, mode_t mode) noexcept;
 
 // Sets group and mode of a file that this process has made and opened. Errc::denied: the file
 // belongs to another user.
 Result<void> give_rights(int fd, const Access& access, mode_t mode, std::string_view path);
 
-// Makes `name` in `dir` with the modes of `access`. Where possible, a rename makes it visible, so
-// that others never see it with other modes. It may exist already.
+// Makes the file `name` in `dir` with the mode and group of `access`. Where possible, the file gets
+// its name only after its mode is set, so that others never see it with another mode. The file may
+// exist already.
 Result<void> make_shared_file(int dir, const std::string& name, const Access& access,
                               std::string_view path);
 

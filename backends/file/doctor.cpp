@@ -26,8 +26,9 @@ struct Free {
   void operator()(char* text) const noexcept { std::free(text); }
 };
 
-// Finds the nearest directory on the way to `path` that all users may write to. That includes
-// `path`, but not for a recipe that is made for such a directory (`of_all_users`).
+// Of `path` and the directories above it, reports the nearest one that all users may write to. With
+// `of_all_users`, `path` itself counts only if it is /tmp or /var/tmp, because the recipe is made
+// for a directory of all users.
 void way(const std::string& path, bool of_all_users, Findings& found) {
   const std::unique_ptr<char, Free> real(::realpath(path.c_str(), nullptr));
   std::string at = real ? std::string(real.get()) : path;
@@ -58,7 +59,8 @@ std::string first_bytes(const char* path) {
   return {text.data(), static_cast<std::size_t>(n > 0 ? n : 0)};
 }
 
-// "boottime       100         0": this process is in a time namespace, with a clock 100 s ahead.
+// "boottime       100         0" means: this process is in a time namespace, with a clock 100 s
+// ahead.
 bool shifted(std::string_view offsets) {
   const auto at = offsets.find("boottime");
   return at != offsets.npos && offsets.find_first_of("123456789", at) != offsets.npos;
@@ -116,8 +118,9 @@ void space(int dir, Findings& found) {
             full ? "make room: a lock needs a few KiB and some inodes" : "make room");
 }
 
-// Makes what the first lock would make, and removes it: only this finds a quota, a full disk or a
-// filesystem without FIFOs. No key's name begins with a dot. The inner directory stays.
+// Makes the files of a first lock, and removes them: nothing else finds a quota, a full disk or a
+// filesystem without FIFOs. The name begins with a dot, so no key has it. The inner directory is
+// not removed.
 Result<void> try_a_lock(const Directory& root) {
   const std::string name = ".doctor-" + Owner::random().hex();
   const auto make = [&]() -> Result<void> {
@@ -136,7 +139,8 @@ Result<void> try_a_lock(const Directory& root) {
   return made ? removed : made;
 }
 
-// Returns whether the directory could be made, by the rights of the nearest existing one above it.
+// Returns whether this user may make the directory, which means that the nearest existing directory
+// above it is writable.
 bool may_be_made(std::string path) {
   do path.resize(std::max<std::size_t>(path.rfind('/'), 1));
   while (path.size() > 1 && ::access(path.c_str(), F_OK) != 0);
@@ -160,7 +164,7 @@ std::vector<Finding> examine(const Directory& where, bool flock, bool of_all_use
               good_if(!flock && may_be_made(where.path()), Level::bad),
               flock ? "recipe flock does not make it" : "this user may not make it");
   way(where.path(), of_all_users, found);
-  if (!flock) clock(found);  // ends no lock of flock
+  if (!flock) clock(found);  // no lock of recipe flock ends by the clock
   if (!root->dir) return found.extract();
   filesystem(dir, found);
   space(dir, found);

@@ -16,7 +16,8 @@
 namespace dlock::file {
 namespace {
 
-// As written. Together with the name of a key it must fit into a file name of 255 bytes.
+// The length of the longest encoded prefix. Prefix and name of a key must fit into a file name of
+// 255 bytes.
 constexpr std::size_t longest_prefix = 50;
 
 // "/dir/" and "below" give "/dir/below".
@@ -112,7 +113,7 @@ Result<Opener> prepare(const Url& url, const Traits& traits, const Settings& set
 std::string makes(const Url& url, const Traits& traits, bool locks) {
   const auto path = url.path.empty() ? std::string() : absolute(url.path).value_or("");
   struct stat there {};
-  if (!url.hosts.empty()) return {};  // prepare() refuses it
+  if (!url.hosts.empty()) return {};  // prepare() refuses such a URL
   if (path.empty() || traits.recipe == "flock" || ::stat(path.c_str(), &there) == 0) return {};
   const std::string above = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
   if (::stat(above.c_str(), &there) != 0)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factory of family `file`: recipes `lease` (default) and `flock`. Their guarantees: README.md
-// beside this file.
+// The factory of family `file`: recipes `lease` (default) and `flock`. README.md beside this file
+// lists their guarantees.
 //
 //   file:                 the default directory: /var/lib/dlock for root, $XDG_STATE_HOME/dlock or
 //   ~/.local/state/dlock for others
 //   file:DIR              relative to the current directory at this moment
 //   file:/DIR, file:///DIR
 //
-// The default prefix of names is empty for both recipes: the directory is dlock's own, and flock's
-// names are shared with other programs.
+// The default prefix of names is empty for both recipes: the directory of recipe lease is dlock's
+// own, and recipe flock shares its names with other programs.
 #pragma once
 #include <array>
 #include "file/lease/key_store.hpp"
@@ -18,7 +18,7 @@ namespace dlock::file {
 
 inline constexpr std::array<std::string_view, 1> schemes{"file"};
 inline constexpr std::array<UrlItem, 1> items{{
-    // accepts a network filesystem, which then only one host may use
+    // yes: accept a network filesystem; then only one host may use the directory
     {"netfs", UrlItem::choice, "no 0 false off yes 1 true on", "no", "", "yes or no"},
 }};
 inline constexpr std::array<Traits, 2> recipes{{
@@ -47,7 +47,7 @@ inline constexpr BackendFactory factory{.family = "file",
                                         .prepare = prepare,
                                         .makes = makes};
 
-// For tests: makes a lease backend with other times, and without a URL.
+// For tests: makes a backend of recipe lease with the times of `Tuning`, and without a URL.
 std::unique_ptr<Backend> open_lease(const std::string& directory, const Settings&, const Tuning&);
 
 // Returns the directory of a bare `file:`. Errc::cannot_create: there is no home directory.

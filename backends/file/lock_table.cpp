@@ -21,8 +21,8 @@ std::string_view field(std::string_view& line) {
 
 }  // namespace
 
-// A line is "1: FLOCK  ADVISORY  WRITE 1437 fd:00:16515076 0 EOF". The line of a waiting process
-// has "->" after the number.
+// A line is "1: FLOCK  ADVISORY  WRITE 1437 fd:00:16515076 0 EOF". If the process waits for the
+// lock, "->" follows the number.
 std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, ino_t inode) {
   const std::string wanted =
       fmt::format("{:02x}:{:02x}:{}", gnu_dev_major(device), gnu_dev_minor(device), inode);
@@ -39,8 +39,8 @@ std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, in
   return found;
 }
 
-// The kernel indents each waiter's line by its place in the queue, so 5,000 waiters make 12 MB. So
-// only the current line is kept, without its indentation.
+// The kernel indents the line of each waiter by its place in the queue, so 5,000 waiters make 12
+// MB. So this function keeps only the current line, without its indentation.
 std::optional<std::vector<FlockEntry>> read_lock_table(int table, dev_t device, ino_t inode) {
   std::vector<FlockEntry> found;
   std::string line;
@@ -60,7 +60,7 @@ std::optional<std::vector<FlockEntry>> read_lock_table(int table, dev_t device, 
 
 std::optional<std::vector<FlockEntry>> flock_entries(dev_t device, ino_t inode) {
   const Fd table(::open("/proc/locks", O_RDONLY | O_CLOEXEC));
-  // a lock of ours, so that there is at least one to find
+  // take a lock of our own, so that the table has at least one line
   const Fd ours(::memfd_create("dlock", MFD_CLOEXEC));
   if (ours) ::flock(ours.get(), LOCK_SH | LOCK_NB);
   return table ? read_lock_table(table.get(), device, inode) : std::nullopt;

@@ -5,9 +5,10 @@
 
 namespace dlock::file {
 
-// Returns what errno means for the caller: `denied` if a permission is missing; `cannot_create` if
-// there is no space, or a read-only or wrong place; `exhausted` if this process has no descriptors.
-// All else (memory, I/O) is `unavailable`: nothing was changed. `what`: the operation.
+// Returns what errno means for the caller. `denied`: a permission is missing. `cannot_create`:
+// there is no space, the filesystem is read-only, or the path is wrong. `exhausted`: this process
+// has no free descriptors. Anything else (memory, I/O) is `unavailable`: nothing was changed.
+// `what` names the operation that failed.
 Error sys_error(std::string_view what, std::string_view path, int errnum);
 
 inline tl::unexpected<Error> fail_errno(std::string_view what, std::string_view path, int errnum) {

@@ -50,7 +50,7 @@ class Examination {
     clock();
     return found_.extract();
   }
-  // Returns the server's clock less this host's, in seconds.
+  // Returns the server's clock minus this host's clock, in seconds.
   std::optional<double> apart() const noexcept { return apart_; }
 
  private:
@@ -69,7 +69,8 @@ class Examination {
                "use the server that writes: locks are rows, and a replica lags");
   }
 
-  // A table of this recipe, not the foreign one. `deletes`: a grant and a release delete its rows.
+  // A table of dlock for this recipe, not another program's table. `deletes`: dlock deletes rows of
+  // the table in normal use.
   struct Table {
     std::string name, column;
     bool deletes = false;
@@ -100,7 +101,7 @@ class Examination {
         found_.add("table " + all[i], "missing", Level::bad,
                    "it belongs to the program that is to be excluded: ?table= may be wrong");
       else if (engine->rows.empty()) missing += (missing.empty() ? "" : ", ") + all[i];
-      // the table lives as long as the locks that it describes
+      // get-lock may use a table in memory, which lives as long as the locks that it describes
       else if (engine->text(1) == "NO" && traits_.recipe != "get-lock")
         found_.add(
             "table " + all[i], printable(fmt::format("engine {}", engine->text(0))), Level::bad,
@@ -120,8 +121,8 @@ class Examination {
                Level::bad, "another account must run the statements of dlock-mysql(7)");
   }
 
-  // Tries to make a table with the same column twice. The server makes none, because it checks
-  // rights and engine before the columns. Client::create() needs one of these engines.
+  // Tries to create a table that has the same column twice. The server never creates it, but checks
+  // the rights and the engine before the columns. Client::create() needs one of these engines.
   Result<void> may_create(const std::string& table) {
     Result<void> refused;
     for (const char* engine : {"MEMORY", "InnoDB"}) {
@@ -152,7 +153,7 @@ class Examination {
                good_if(denied.empty(), Level::bad), "grant what dlock-mysql(7) lists");
   }
 
-  // dlock sets the isolation for its sessions, but a proxy in between may override it.
+  // dlock sets the isolation level for its sessions, but a proxy in between may override it.
   void isolation() {
     const std::string old = variable("tx_isolation");
     const std::string level = old.empty() ? variable("transaction_isolation") : old;
@@ -313,7 +314,7 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
   Findings found, silent;
   std::vector<std::pair<Facts, double>> nodes;
   Error last{Errc::unavailable, "no time was left to connect"};
-  // Examine each host alone; problems of the whole set are reported, too.
+  // Examine each host alone, and then report problems of all hosts together.
   for (const Endpoint& at : options.servers) {
     auto c = Connection::open(
         options, at, options.connect_timeout / static_cast<Duration::rep>(options.servers.size()));

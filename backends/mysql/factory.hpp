@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factory of family `mysql`: MySQL, MariaDB and Galera. Guarantees of its recipes, and the
-// rights that an account needs: README.md beside this file.
+// The factory of family `mysql`: MySQL, MariaDB and Galera. README.md beside this file describes
+// the guarantees of its recipes, and the rights that an account needs.
 //
-//   mysql://[USER@]HOST[:3306][,HOST...]/DB     mariadb:// is the same. Several hosts: nodes of one
-//   cluster (recipe lease)
+//   mysql://[USER@]HOST[:3306][,HOST...]/DB     mariadb:// is the same. Several hosts must be nodes
+//   of one cluster (recipe lease only)
 //   mysql+unix://[USER@]/SOCKET?db=DB
 #pragma once
 #include <array>
@@ -17,7 +17,7 @@ inline constexpr std::array<UrlItem, 12> items{{
     tls_item,
     tls_files_item,
     tls_name_item,
-    // of MySQL's clients
+    // the name of ?tls= in MySQL's own clients
     {"ssl-mode", UrlItem::choice, "DISABLED REQUIRED VERIFY_CA VERIFY_IDENTITY", "", "",
      "DISABLED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY"},
     {"plugin_dir"},

@@ -62,7 +62,8 @@ std::string_view needs(const Traits& traits) noexcept {
                          "('dlock_advisory','UPDATE')";
 }
 
-// Compares the server's clock with this host's, by a reply that came between two readings.
+// Compares the server's clock with this host's clock. `before` and `after`: this host's clock
+// around the exchange in which the server read its clock.
 void clock(Findings& found, Micros server, std::int64_t before, std::int64_t after) {
   const auto middle = before + (after - before) / 2;
   const double apart = static_cast<double>(server - middle) / 1e6;

@@ -36,7 +36,7 @@ class Examination {
   Result<Reply> request(std::vector<std::string> args, const Script* script = nullptr,
                         std::vector<std::string> keys = {}) {
     const Manner manner{.by_text = script != nullptr};
-    // an old server waits for whole seconds
+    // BLPOP of an old server waits for whole seconds
     auto reply =
         client_.request_any(line_, {"examine", script, std::move(keys), std::move(args)}, manner,
                             client_.options().op_timeout + std::chrono::seconds{1});
@@ -124,7 +124,7 @@ class Examination {
         "stops granting");
   }
 
-  // Of five tries the fastest is the most exact.
+  // Compares the clocks five times, and uses the fastest try, because it is the most exact one.
   Result<void> clock() {
     Micros offset = 0, round_trip = never;
     for (int i = 0; i < 5; ++i) {

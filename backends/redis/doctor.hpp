@@ -12,12 +12,12 @@ struct Needs {
   // the commands of its scripts, in lower case, as rights.lua lists them
   std::vector<std::string_view> in_scripts;
   bool blpop = false;
-  bool equal_clocks = false;  // clients compare times with their own clocks
-  bool failover = true;       // its replicas may become the master
+  bool equal_clocks = false;  // clients compare the times in values with their own clocks
+  bool failover = true;       // a replica may become the master
 };
 
-// Examines one server, with an unused key `probe`. `of` is appended to the name of each finding. An
-// Error: the server cannot be reached.
+// Examines one server. `probe`: a key that nobody uses. `of` is appended to the name of each
+// finding. An Error: the server cannot be reached.
 Result<void> examine(Client&, const Endpoint&, const Needs&, const std::string& probe,
                      const std::string& of, Findings&);
 

@@ -22,11 +22,13 @@ class RedisBackend : public Backend {
 
   Client& client() noexcept { return *client_; }
   std::uint64_t wakeups = 0;
-  bool has_granted = false;  // whether it granted: within_grace() must never end a held lease
+  // Whether this Backend has granted a lease. Then renewals skip within_grace(), which must never
+  // end a held lease.
+  bool has_granted = false;
 
-  // Undoes a waiter's grant that too few replicas have. Its release stays `owed` until a reply
-  // comes. The release may arrive late, so the request gets another owner, and nothing more is
-  // acquired under the old owner. Returns the error of the acquire.
+  // Releases the grant of a waiter, because too few replicas have it. The release stays in `owed`
+  // until a reply to it comes. The release may arrive late, so the request gets another owner, and
+  // nothing more is acquired under the old owner. Returns the error for the acquire.
   Error undo(const Lease&, std::int64_t copies, Request&, std::optional<Lease>& owed);
   // Repeats the release that is owed. Errc::unavailable: it is still owed.
   Result<void> settle(std::optional<Lease>& owed);
@@ -38,7 +40,8 @@ class RedisBackend : public Backend {
   Result<Released> force_released(const TimedReply&) const;
   // Returns Released::was_not_held; Errc::unavailable if the server may have lost the holder.
   Result<Released> none_found(std::string_view what, const TimedReply&) const;
-  // Fails unless as many replicas confirm the change as ?replicas= demands.
+  // Fails with code `otherwise` if fewer replicas have confirmed the change than ?replicas=
+  // demands.
   Result<void> confirmed(std::string_view what, const TimedReply&, Errc otherwise) const;
   Result<void> remove(const std::string& slot, const std::string& lock, const std::string& other);
 

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 --- rights
--- Finds the commands in ARGV that this user may not run. KEYS[1]: an unused key, which exists for a
--- moment only. -> {the refused commands, in one text; an error in writing, or ''}
+-- Finds the commands in ARGV that this user may not run. KEYS[1]: a key that nobody uses; it exists
+-- only for a moment. -> {the refused commands, in one text; an error in writing, or ''}
 local key = KEYS[1]
 local arguments = {
   get = { key }, set = { key, '1', 'PX', '1000' }, del = { key }, pexpire = { key, '1000' },
@@ -13,14 +13,14 @@ local arguments = {
   zrevrangebyscore = { key, '0', '0' }, zcard = { key }, zcount = { key, '0', '0' },
   zrank = { key, 'm' }
 }
--- While the key has the type of the first write, commands for other types change nothing; and the
--- key expires.
+-- The first write gives the key its type, so commands for other types then change nothing. The key
+-- expires.
 local first = 'hset'
 for _, name in ipairs(ARGV) do if name == 'set' then first = 'set' end end
 local written = redis.pcall(first, unpack(arguments[first]))
 if first == 'hset' then redis.pcall('PEXPIRE', unpack(arguments.pexpire)) end
 local writing = type(written) == 'table' and written.err or ''
--- What servers of all versions reply to a user without the right.
+-- Finds what servers of all versions reply to a user without the right.
 local function denies(err)
   for _, text in ipairs({ 'NOPERM', 'permission', 'ACL', "can't run" }) do
     if string.find(err, text, 1, true) then return true end

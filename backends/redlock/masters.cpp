@@ -39,7 +39,7 @@ void Node::send(const Call& call, std::uint64_t number) {
   const redis::Command command{"ask", call.script, call.keys, call.args};
   const std::string id = call.script ? std::to_string(number) : "";
   const bool by_text = std::find(known_.begin(), known_.end(), call.script) == known_.end();
-  // A plain command may block on the server (BLPOP).
+  // A plain command may block on the server (BLPOP), so it has no deadline.
   const Deadline answer_by =
       call.script ? later(now, std::max<Duration>(shared_.options.op_timeout, 500ms)) : no_deadline;
   line_.send(command, {.by_text = by_text, .number = id}, answer_by);
@@ -94,7 +94,7 @@ void Node::receive(Reply answer, std::vector<Response>& out) {
 
 void Node::closed(std::vector<Response>& out) {
   why_ = line_.why_there();
-  // This master refused what the files no longer contain, so the next try may succeed.
+  // The master refused credentials that the files no longer contain, so the next try may succeed.
   if (why_.code == Errc::denied && shared_.credentials.newer_than(line_.credentials())) {
     why_.code = Errc::unavailable;
     pause_ = {};
@@ -188,7 +188,7 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
       if (n.pending())
         until = std::max(until, enough ? std::min(by, later(n.pending_since(), slow)) : by);
     if (insist && ready() < majority()) {
-      until = by;  // then connect to masters that wait for their next try
+      until = by;  // or until the first master may be tried again
       for (const Node& n : nodes_)
         if (!n.ready() && !n.pending()) until = std::min(until, n.again());
     }
@@ -250,8 +250,9 @@ Votes Masters::call(const Calls& make, Deadline by,
       v.elapsed = since(v.sent_at);
       v.wall_received = wall_micros();
     } else if (h.unknown_script && !v.again && nodes_[i].ready() && nodes_[i].idle()) {
-      // No request followed this one on its connection, so a late execution could take the place of
-      // the next one. Not ready: the connection ended after that reply.
+      // Send the script again only if no later request is in flight on this connection: executed
+      // late, the script could take the place of that request. If the node is not ready, the
+      // connection ended after the reply.
       nodes_[i].send(*calls[i], number);
       v.again = true;
     } else {
@@ -268,7 +269,7 @@ Votes Masters::call(const Calls& make, Deadline by,
     votes[i].sent_at = Clock::now();
     nodes_[i].send(*calls[i], number);
   }
-  std::optional<Duration> elapsed;  // until the decision
+  std::optional<Duration> elapsed;  // from the first request to the decision
   const auto patient = [&] {
     const Duration most = stragglers.most;
     Deadline until = later(began, stragglers.all_of ? most : slower_than(*elapsed, most));

@@ -8,13 +8,13 @@
 
 namespace dlock::redlock {
 
-// A request to one master. Scripts return the number of the request first, so the reply to another
-// request is never mistaken for its own.
+// A request to one master. A script returns the number of its request first, so that the reply to
+// one request is never taken for the reply to another.
 struct Call {
   const redis::Script* script = nullptr;  // none: a plain command, whose reply has no number
   std::vector<std::string> keys;
-  std::vector<std::string> args;  // after the number; for a plain command, all of it
-  // if this connection breaks, send it again on the next: it releases something
+  std::vector<std::string> args;  // after the number; for a plain command, all its words
+  // send it again on the next connection if this one breaks: it releases something
   bool must_arrive = false;
   Deadline pointless = no_deadline;  // must_arrive: after that time the release is not needed
 };
@@ -26,7 +26,7 @@ struct Response {
 };
 
 // One master: a connection that is dialled again after it has closed, and the requests that must
-// arrive there. Nothing here waits: Masters polls all nodes together.
+// still arrive there. No function of it waits: Masters polls all nodes together.
 class Node {
  public:
   Node(redis::Connection::Shared shared, Endpoint at)
@@ -44,14 +44,15 @@ class Node {
   bool refused() const noexcept { return line_.closed() && !retryable(why_.code); }
   bool idle() const noexcept { return under_way_.empty(); }
   Duration usual() const noexcept { return usual_; }  // its last response time; 0: none yet
-  Deadline again() const noexcept { return again_; }  // closed: do not connect before
+  Deadline again() const noexcept { return again_; }  // if closed: when it may connect again
   redis::Connection& line() noexcept { return line_; }
 
-  // Begins to connect, unless it is connected or the last failure is too recent.
+  // Begins to connect, unless there is a connection or the last failure is too recent.
   void connect();
-  // Sends the request. Its reply has this number, if the connection lives. Call it only when ready.
-  // The first time on each connection, a script is sent as text. Otherwise the reply that the
-  // script is missing would come after other requests, perhaps when the caller has ended.
+  // Sends the request. The reply has this number, if the connection lives. Call it only when ready.
+  // On each connection, a script is sent as text until a reply to it has come. Otherwise a reply
+  // that says that the script is missing could come when other requests were sent after it, or when
+  // the caller has ended.
   void send(const Call&, std::uint64_t number);
   // Sends the request now, or as soon as there is a connection.
   void send_or_owe(Call, std::uint64_t number);
@@ -77,7 +78,7 @@ class Node {
   Error why_{Errc::unavailable, "not connected"};
   Duration usual_{};
   std::deque<UnderWay> under_way_;
-  std::vector<const redis::Script*> known_;  // scripts that were answered on this connection
+  std::vector<const redis::Script*> known_;  // scripts that got a reply on this connection
   std::vector<Call> owed_;
 };
 
@@ -103,15 +104,16 @@ struct Vote {
 };
 using Votes = std::vector<Vote>;
 
-// Returns the request for each master; nothing: that master gets no request.
+// Returns the request for each master; nullopt: that master gets no request.
 using Calls = std::function<std::optional<Call>(std::size_t)>;
 Calls same(Call, std::function<bool(std::size_t)> whom = {});  // without `whom`: for all
 
-// How long to wait for masters that are slower than the decision needs: three times as long as the
-// decision took, but not longer than `most`.
+// How long to wait for slow masters after a decision: in total three times as long as the decision
+// took, but not longer than `most`.
 struct Stragglers {
   Duration most{};  // 0: not at all
-  // or longer: three times the master's last response time, unless a reply is outstanding
+  // wait for each master that owed no earlier reply: three times its last response time, up to
+  // `most`
   bool usual = false;
   bool all_of = false;  // always wait for `most`
 };
@@ -127,23 +129,24 @@ class Masters {
   const Node& operator[](std::size_t i) const noexcept { return nodes_[i]; }
   std::vector<Node>& nodes() noexcept { return nodes_; }
 
-  // Connects. It returns when every master is ready or has failed; when a majority is ready and the
-  // others have had three times as long, at most `patience`; at `by`; or when interrupted.
-  // `insist`: without a majority, try failed masters again; it is an error if too many of them
-  // refuse the login. Errc::usage: two of the masters are the same server.
+  // Connects to the masters. Returns when every master is ready or has failed, at `by`, or when
+  // interrupted. Once a majority is ready, the others get three times as long as the majority
+  // needed, but at most `patience`. `insist`: while there is no majority, try failed masters again,
+  // unless too many refuse the login; if no majority comes, return an error. Errc::usage: two of
+  // the masters are the same server.
   Result<void> gather(Deadline by, Duration patience, bool insist);
-  // Count ready masters. voting() counts only those that can have lost no vote.
+  // ready() counts the ready masters, and voting() those of them that cannot have lost a vote.
   std::size_t ready() const noexcept;
   std::size_t voting() const noexcept;
   bool votes(std::size_t i) const noexcept;
-  // how long until a majority may vote again after restarts
+  // Returns how long it takes until a majority may vote again after restarts.
   Duration grace_left() const noexcept;
-  // Returns why there is no majority: final only after refused logins, because masters may come
-  // back.
+  // Returns why there is no majority. The error is final only if too many masters refused the
+  // login: other masters may come back.
   Error too_few() const;
 
-  // Sends each ready master its request. It returns when all have replied; when the decision is
-  // made and the slow masters have had their time; or at `by`.
+  // Sends each ready master its request. Returns when all have replied, when `decided` is true and
+  // the slow masters have had their time, or at `by`.
   Votes call(const Calls&, Deadline by, const std::function<bool(const Votes&)>& decided,
              Stragglers = {});
   void send(const Calls&);  // sends without waiting, and drops the replies
@@ -160,15 +163,16 @@ class Masters {
 
   const redis::Options& options_;
   bool had_majority_ = false;
-  // the time it took to connect to a majority the last time it was missing
+  // how long it took to connect to a majority, the last time that there was none
   Duration majority_time_{};
   std::vector<Node> nodes_;
   std::uint64_t number_ = 0;
 };
 
 std::size_t count(const Votes&, const std::function<bool(const Vote&)>&);
-// Returns the error if too many masters give an answer that a retry does not change (missing
-// rights, the record of a newer dlock). nullopt: the others can still be a majority.
+// Returns an error that a retry does not change (missing rights, the record of a newer dlock), if
+// the masters that did not reply with such an error are no majority. nullopt: they can still be a
+// majority.
 std::optional<Error> hopeless(const Votes&, std::size_t majority);
 
 }  // namespace dlock::redlock

@@ -14,7 +14,7 @@ constexpr std::string_view record_prefix = "dlock:redlock:";
 constexpr std::string_view wake_prefix = "dlock:redlock-wake:";
 constexpr char mark = '?';
 
-// Escapes characters that would be taken for separators, by dlock or in the record.
+// Escapes characters that are separators for dlock or in the record.
 std::string escaped(const std::string& name) {
   std::string out;
   for (const char c : name) {
@@ -112,7 +112,7 @@ Leader leader_of(const NodeStates& states, std::size_t majority) {
   for (const auto& [lock, by] : locks) {
     if (by.size() <= best.votes) continue;
     best = {by.size(), lock.second, {}, false};
-    // Of several records, the confirmed one has the most information.
+    // Use the record with the highest token, because a confirmed record has the most information.
     const auto newest =
         std::max_element(by.begin(), by.end(), [](const NodeState* a, const NodeState* b) {
           return std::pair{a->ours(), a->token} < std::pair{b->ours(), b->token};

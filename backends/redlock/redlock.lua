@@ -11,16 +11,16 @@
 --                             last grant or renewal
 --   KEYS[3]  the wake list    where waiters sleep; lives for a second
 --
--- counter  the highest number that this master has given or stored; it only rises, and is at least
---          this master's clock in microseconds when it gave one, so it rises over a loss of data,
---          too
+-- counter  the highest number that this master has given or stored. It only rises. When the master
+--          gives a number, it is at least the master's clock in microseconds, so it also rises over
+--          a loss of data
 -- newest   the newest token stored at this master
 -- owner, token, since, meta
---          of its last vote; token 0: a majority never confirmed that; meta with the item
---          revoked=1: its owner was asked to stop; the item last=, which later votes keep, is the
---          last run of a job: `token,ended,status,started,who`, percent-encoded
--- list     of masters, by which a majority last confirmed a grant (record.hpp); empty: unknown;
---          with '?' before it: it is being changed
+--          of the master's last vote. token 0: no majority has confirmed that vote. The item
+--          revoked=1 in meta: the owner was asked to stop. The item last= in meta, which later
+--          votes keep: the last run of a job, `token,ended,status,started,who`, percent-encoded
+-- list     the list of masters of the last confirmed grant (record.hpp); empty: unknown;
+--          with '?' before it: the list is being changed
 --
 -- ARGV[1] is the number of the request, and the first element of every reply; the second is this
 -- master's clock in microseconds.
@@ -45,7 +45,7 @@ local function keep(r)
   redis.call('SET', record_key, table.concat(fields, '|'), 'PX', 90 * 86400 * 1000)
 end
 
--- Stores that a majority has granted `token` to its owner.
+-- Stores that a majority has granted `token` to the owner in the record.
 local function confirm(r, token)
   r.counter = math.max(r.counter, tonumber(token))
   r.newest = digits(math.max(tonumber(r.newest), tonumber(token)))
@@ -54,8 +54,8 @@ end
 
 local function last_run(meta) return string.match('&' .. meta, '(&last=[^&]*)') or '' end
 
--- Records that a job ended with `status` under its confirmed vote. A last run with a newer token
--- stays. False: there is nothing to record.
+-- Records that a job ended with `status` under the confirmed vote of `owner`. A last run with a
+-- newer token stays. False: there is nothing to record.
 local function note_run(r, owner, status)
   if not status or status == '' or r.owner ~= owner or r.token == '0' then return false end
   local before = last_run(r.meta)
@@ -73,28 +73,30 @@ local function note_run(r, owner, status)
   return true
 end
 
--- Returns whether `owner` has the vote and it has not expired. In its last millisecond (PTTL 0)
--- dlock does not rely on it any more.
+-- Returns whether `owner` has the vote and the vote has not expired. In the last millisecond of a
+-- vote (PTTL 0), dlock no longer relies on it.
 local function belongs(owner) return value() == owner and redis.call('PTTL', lock) ~= 0 end
 
--- {type, value, milliseconds to its end (-1: none, -2: no lock), then newest, owner, token, since,
--- meta, list of the record}
+-- Returns {type, value, milliseconds until the lock ends (-1: never, -2: there is no lock)},
+-- followed by newest, owner, token, since, meta and list of the record.
 local function lock_state(r)
   local v, kind = value()
   local left = redis.call('PTTL', lock)
   return { kind, v or '', left, r.newest, r.owner, r.token, r.since, r.meta, r.list }
 end
 
--- Wakes one waiter. This comes last and never fails, because earlier decisions stand.
+-- Wakes one waiter. A script calls this last. It never fails, because what was written before
+-- stays.
 local function wake()
   if redis.pcall('LLEN', wake_key) == 0 then redis.pcall('RPUSH', wake_key, '1') end
   redis.pcall('PEXPIRE', wake_key, 1000)
 end
 
 --- acquire: state
--- Phase 1: gives this master's vote, if it is free, and a number higher than all that it has given.
--- A repeated request of its owner gets the same vote. A client with another list of masters than
--- the list stored here gets no vote, unless it is about to change the list (ARGV[6] == '1').
+-- Phase 1: gives this master's vote, if it is free, and a number higher than all numbers that it
+-- has given. A repeated request of the same owner gets the same vote. A client whose list of
+-- masters is not the list stored here gets no vote, unless it is about to change the list (ARGV[6]
+-- == '1').
 -- ARGV: request, owner, ttl (ms), meta, list, change
 --   -> {request, now, 'granted', number, token or '0', known list}, or {request, now, 'busy',
 --      {state}}, or {request, now, 'list', known list}
@@ -116,9 +118,10 @@ redis.call('SET', lock, me, 'PX', ttl)
 return { id, digits(now), 'granted', digits(r.counter), '0', r.list }
 
 --- confirm: state
--- Phase 2: writes the token back if the vote is still the owner's. A master whose own number is
--- higher stores the token, but does not count. Its number was not received when the token was
--- chosen, and the token is not above the numbers that others may have got.
+-- Phase 2: stores the token if the owner still has the vote. If this master's number is higher than
+-- the token, the master stores the token, but replies 0, so it does not count. The client had not
+-- received that number when it chose the token, and the token is not above the numbers that others
+-- may have got.
 -- ARGV: request, owner, token -> {request, now, 1 or 0}
 local me, token = ARGV[2], ARGV[3]
 local r = record()
@@ -129,9 +132,9 @@ keep(r)
 return { id, digits(now), counts and 1 or 0 }
 
 --- list: state
--- Stores the list of masters of a grant that a majority has confirmed, if the vote is still its
--- owner's. So a late copy of this request writes nothing after the grant. With ARGV[5] == '1'
--- another list that is known here is only marked; then neither list can grant.
+-- Stores the list of masters of a grant that a majority has confirmed, if its owner still has the
+-- vote. So a late copy of this request writes nothing after that grant. With ARGV[5] == '1' the
+-- script only marks another list that is stored here. Then neither list can grant.
 -- ARGV: request, owner, token, list, mark -> {request, now, 1 or 0}
 local me, token, list, mark = ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 local r = record()
@@ -147,8 +150,8 @@ return { id, digits(now), 1 }
 --- renew: state
 -- ARGV: request, owner, ttl (ms), token ('0': not known), list, how the job ended (detach; '':
 -- there was none)
---   -> {request, now, 'kept', token, since, meta}, or 'absent' or 'other' in place of 'kept', or
---      {request, now, 'list', known list}
+--   -> {request, now, 'kept', token, since, meta}, {request, now, 'absent'} if there is no lock,
+--      {request, now, 'other'} if there is another one, or {request, now, 'list', known list}
 local me, ttl, token, list = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if not belongs(me) then
   local _, kind = value()
@@ -161,7 +164,7 @@ if r.owner ~= me then  -- the record was lost, the lock was not
   r.counter = math.max(r.counter + 1, now)
   r.owner, r.token, r.since, r.meta = me, '0', digits(now), last_run(r.meta)
 end
--- its vote came too late to be counted
+-- this master's vote came too late to be counted
 if r.token == '0' and token ~= '0' then confirm(r, token) end
 if r.token ~= '0' then r.list = list end
 note_run(r, me, ARGV[6])
@@ -169,9 +172,10 @@ keep(r)
 return { id, digits(now), 'kept', r.token, r.since, r.meta }
 
 --- retake: state
--- Gives the vote of a master that has none of ours (it restarted, or was away) to a grant that a
--- majority has just confirmed. Not later than ARGV[5] by this master's own clock, because a request
--- that was long under way must not take the vote for a grant that may be over.
+-- Gives this master's vote, if it is free, to a grant that a majority has just confirmed. The
+-- master restarted, or was away, and has no vote for that grant. The script gives nothing after
+-- ARGV[5] by this master's own clock, because a request that was long under way must not take the
+-- vote for a grant that may be over.
 -- ARGV: request, owner, ttl (ms), token, not after (us), since, meta, list
 --   -> {request, now, 1 or 0}
 local me, ttl, token, not_after = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -187,9 +191,9 @@ redis.call('SET', lock, me, 'PX', ttl)
 return { id, digits(now), 1 }
 
 --- release: state
--- Releases the vote, also after an attempt that failed. Deletes first, because Redis lets a script
--- that has written go on when memory is full. A record that cannot be read does not prevent the
--- release.
+-- Releases the vote, also after an attempt that failed. Deletes first, because when memory is full,
+-- Redis lets a script go on only if it has already written. A record that cannot be read does not
+-- prevent the release.
 -- ARGV: request, owner, '1': wake one waiter, how the job ended ('': there was none)
 -- -> {request, now, 1 or 0}
 if not belongs(ARGV[2]) then return { id, digits(now), 0 } end
@@ -203,8 +207,8 @@ return { id, digits(now), 1 }
 
 --- revoke: state
 -- Asks the owner of the vote to stop. The mark is in the part of the record that belongs to this
--- vote, and the next vote replaces it. A request that arrives late or twice names an owner without
--- later attempts, so it marks no later vote.
+-- vote, and the next vote replaces that part. A request that arrives late or twice names an owner
+-- that has no later attempts, so it marks no later vote.
 -- ARGV: request, owner -> {request, now, 1 or 0}
 local r = record()
 if not belongs(ARGV[2]) or r.owner ~= ARGV[2] then return { id, digits(now), 0 } end
@@ -215,8 +219,8 @@ end
 return { id, digits(now), 1 }
 
 --- force_release: state
--- Removes the value that was read here, and no newer value: a string of this value, or any value of
--- another type.
+-- Removes the value that was read here, and no newer value: a string if it has that value, and
+-- anything else if it has that type.
 -- ARGV: request, type, value -> {request, now, 1 or 0}
 local v, kind = value()
 if kind ~= ARGV[2] or v ~= ARGV[3] then return { id, digits(now), 0 } end

@@ -55,7 +55,7 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
   return renewal;
 }
 
-// This leaves what remains of --min-hold. A restart may lose it.
+// The lock stays for the rest of --min-hold, but a restart may lose it.
 Result<Renewal> RedlockBackend::detach(const Lease& lease, Duration ttl,
                                        std::optional<RunEnd> end) {
   return extend(lease, ttl, end ? end->text() : "");
@@ -78,7 +78,7 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
                     {node_patience(ttl), true}));
   const Votes& votes = round.votes;
   if (is_lost(votes)) {
-    undo(at, vote, ttl);  // the remainder would only block others
+    undo(at, vote, ttl);  // the votes that are left would only block others
     return Lost{fmt::format(
         "{} of {} masters do not have it any more: it expired, or was removed or replaced",
         count(votes, refused), m.size())};
@@ -94,14 +94,14 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
 }
 
 // A majority has the lease now, so no other owner can have it. Masters without the lease are asked
-// for their votes again, and count from the next renewal on.
+// for their votes again. These votes count from the next renewal on.
 Result<Renewal> RedlockBackend::renewed(const Lease& lease, Duration ttl, const VoteRound& round,
                                         const Names& at) {
   const Votes& votes = round.votes;
   Lease longer{lease.key, lease.owner};
   longer.deadline = lease_end(round.sent, ttl);
   std::string since = "0", meta;
-  bool revoked = false;  // a majority has the mark, so at least one of these masters has it
+  bool revoked = false;  // if a majority has the mark, at least one of these masters has it
   for (const Vote& v : votes) {
     if (!kept(v)) continue;
     revoked |= is_revoked(v.reply.text_at(5));
@@ -151,8 +151,8 @@ void RedlockBackend::undo(const Names& names, const std::string& vote, Duration 
       same({&scripts::release, names.all(), {vote, "0"}, true, later(Clock::now(), ttl)}, whom));
 }
 
-// A holder renews, and so checks the votes, when a connection breaks and when a slow master is
-// ready. It does not renew because of a late reply: renewals would cause more late replies.
+// A holder renews, and so checks the votes, when a connection breaks and when a slow master becomes
+// ready. A late reply does not make it renew, because renewals would cause more late replies.
 Health RedlockBackend::health() {
   if (!outage_) {
     outage_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
@@ -183,7 +183,8 @@ Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEn
       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
   const auto no = [](const Vote& v) { return v.answered() && !v.says_yes(); };
   const auto enough = [&](const Votes& v) { return count(v, &Vote::answered) >= m.majority(); };
-  // Another grant may have a majority among the masters that have not replied.
+  // Wait until a majority has confirmed the release or no longer can, or until no reply is
+  // outstanding.
   const auto decided = [&](const Votes& v) {
     return enough(v) && (count(v, &Vote::says_yes) >= m.majority() ||
                          !m.majority_without(count(v, no)) || count(v, &Vote::open) == 0);
@@ -196,7 +197,8 @@ Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEn
     unanswered_.add(lease);
     return fail(too_few_answered("release", count(votes, &Vote::answered)));
   }
-  // A majority had the grant, or may have had it: masters are silent, and its time was not over.
+  // A majority had the grant, or may have had it: silent masters may have it if its time was not
+  // over.
   const std::size_t yes = count(votes, &Vote::says_yes),
                     silent = m.size() - count(votes, &Vote::answered);
   const bool in_force = round.sent < lease.deadline;
@@ -204,14 +206,14 @@ Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEn
   return unanswered_.answered(lease, had, round.repeated);
 }
 
-// Removes the value that was read, at each master. So a late or repeated request removes no newer
-// vote.
+// Removes at each master only the value that was read there. So a late or repeated request removes
+// no newer vote.
 Result<Released> RedlockBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   Masters& m = masters_;
   if (token == FencingToken{0}) return Released::was_not_held;  // token 0 belongs to no grant
   const Names at = names(key);
   TRY(states, read_states(at));
-  std::vector<std::string> owners;  // the owners with that token, which not every master has stored
+  std::vector<std::string> owners;  // with that token; some masters may not have stored it
   for (const auto& s : states)
     if (s && s->ours() && token && s->token == *token) owners.push_back(s->value);
   const auto meant = [&](const std::optional<NodeState>& s) {

@@ -2,45 +2,46 @@
 // Redlock over independent masters, with a fencing token. Source:
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/; the token is dlock's own.
 //
-// A grant takes two rounds. Phase 1: each master that has no lock sets it, and replies with a
-// number higher than all it has given (acquire, in redlock.lua). With a majority of votes, the
-// token is the highest of these numbers. Phase 2: the token is written back to each master whose
-// vote is still ours (confirm); a majority of confirmations makes the grant. The lease counts from
-// before phase 1.
+// A grant takes two rounds. Phase 1: each master that does not have the lock sets it, and replies
+// with a number that is higher than all numbers it has given (acquire, in redlock.lua). If a
+// majority votes, the token is the highest of these numbers. Phase 2: dlock writes the token back
+// to each master whose vote is still ours (confirm). A majority of confirmations makes the grant.
+// The lease counts from the time before phase 1.
 //
 // Why tokens rise: two grants A and B each have a majority of confirmations, so some master
-// confirmed both. There the votes for A and for B did not overlap, because owners are unique and a
-// lock is set only if there is none. If A's came first, A's token was written there under A's vote.
-// So the number that the master gave to B is higher, and the master confirms nothing lower than the
-// number it gave. No clock is used: if locks end early and two holders overlap, their tokens still
-// show which came later. The assumption is that a majority remembers its numbers. A master that may
-// have lost its data gives no number below its clock, and has no vote during restart_grace.
+// confirmed both. At that master the votes for A and B did not overlap, because owners are unique
+// and a lock is set only if there is none. If A's vote came first, A's token was written there
+// under A's vote. So the number that the master then gave to B is higher, and the master confirms
+// no token below that number. Clocks do not matter for this: if locks end early and two holders
+// overlap, their tokens still show which came later. The assumption is that a majority remembers
+// its numbers. A master that may have lost its data gives no number below its clock, and has no
+// vote during restart_grace.
 //
-// A vote is the value of the lock at a master: the owner. An owner is one attempt. An undo or
-// release whose reply was lost is sent again on the next connection, and its first copy may arrive
-// even later. If it hit votes of a later attempt, two clients could have a majority each. So an
-// attempt that was undone is never repeated: the next attempt has a new owner, which the lease then
-// names. At a master that has not answered an undo, the undo is sent again before anything else on
-// the next connection.
+// A vote is the value of the lock at a master, and the value is the owner. An owner names one
+// attempt. An undo or release whose reply was lost is sent again on the next connection, and its
+// first copy may arrive even later. If that copy removed votes of a later attempt, two clients
+// could each have a majority. So an attempt that was undone is never repeated: the next attempt has
+// a new owner, and the lease names that owner. If a master has not answered an undo, the undo is
+// the first request on the next connection.
 //
-// Lists: all of this is true for clients with the same list of masters; majorities of two lists
-// need not overlap. So each master stores the list of the key's last confirmed grant, and gives no
-// vote to a client with another list, and says so. To change the list on purpose
-// (list_change=yes), all masters that were kept must vote. They are at least half of the old list,
-// so no holder by that list is left. Before the first of them stores the new list, all of them have
-// stored that the old list is over. So a message lost in between never gives each list a majority.
-// tests/pure/redlock/list_model_test.cpp searches schedules for a counterexample, and finds one if
-// any of these rules is left out. Not detected: lists without a common master, keys unknown to all
-// masters, masters that lost their data or were away since the key was used, and clients other than
-// dlock.
+// Lists: all of this is true only for clients with the same list of masters, because majorities of
+// two lists need not overlap. So each master stores the list of the key's last confirmed grant. A
+// client with another list gets no vote, and a reply that says so. To change the list on purpose
+// (list_change=yes), all masters that both lists contain must vote. They are at least half of the
+// old list, so no holder by the old list is left. Before the first of them stores the new list, all
+// of them have stored that the old list is over. So a lost message never gives each list a
+// majority. tests/pure/redlock/list_model_test.cpp searches schedules for a counterexample, and
+// finds one if any of these rules is left out. dlock does not detect lists without a common master,
+// keys unknown to all masters, masters that lost their data or were away since the key was used,
+// and clients other than dlock.
 //
 // Interleavings that remain:
-// 1. An attempt got no reply from a master, and the connection broke. The request may still arrive
-//    after the undo that follows on the next connection. Its vote blocks the key there until its
-//    ttl is over. A majority of the others is enough for the next holder.
+// 1. An attempt gets no reply from a master, and the connection breaks. The request may arrive
+//    after the undo, which is sent on the next connection. Then its vote blocks the key at that
+//    master until the ttl is over. A majority of the other masters is enough for the next holder.
 // 2. The clocks of a majority jump ahead, or a majority restarts without its data and restart_grace
-//    is 0: locks end early, and a second holder is granted. The first holder notices with its next
-//    renewal, and its token is lower.
+//    is 0: locks end early, and a second holder is granted. The first holder notices at its next
+//    renewal, and its token is lower than that of the second holder.
 // 3. A holder is frozen past its deadline and runs for a moment when it wakes, as with every lease.
 #pragma once
 #include "common/unanswered_releases.hpp"
@@ -58,7 +59,7 @@ constexpr Duration node_patience(Duration ttl) noexcept {
   return std::clamp<Duration>(ttl / 20, std::chrono::milliseconds{10},
                               std::chrono::milliseconds{200});
 }
-// A grant with less time left does not count.
+// A grant counts only if at least this much of its time is left.
 constexpr Duration least_validity(Duration ttl) noexcept { return ttl / 4; }
 
 // One attempt to take the lock.
@@ -70,7 +71,7 @@ struct Attempt {
   // Overrides all other results: a master has another list, or the list cannot be changed now.
   std::optional<Error> refused;
   bool foreign = false;     // the holder is another program, which wakes no waiter
-  bool unanswered = false;  // masters without a reply could have made the difference
+  bool unanswered = false;  // masters without a reply could have given a majority
   bool undone = false;      // its owner must not be used again
 };
 
@@ -103,10 +104,11 @@ class RedlockBackend final : public Backend {
   Health health() override;
   Counters counters() const noexcept override { return {requests, wakeups}; }
 
-  // Makes one attempt for `owner`, not for the request's owner. Call masters().gather() before. The
-  // waiter uses it.
+  // Makes one attempt under `owner`, not under the request's owner. The waiter calls it, after
+  // masters().gather().
   Attempt attempt(const Request&, const Owner& owner);
-  // Takes votes back wherever they may be. Repeated until a reply comes or the ttl is over.
+  // Releases `vote` at the masters of `whom` (empty: all), without waiting. Each master gets the
+  // request again until it replies or the ttl is over.
   void undo(const Names&, const std::string& vote, Duration ttl,
             std::function<bool(std::size_t)> whom = {});
   void gave(Duration ttl);  // records a grant with this ttl
@@ -117,8 +119,8 @@ class RedlockBackend final : public Backend {
   Deadline usual_deadline() const noexcept;
 
   std::uint64_t requests = 0, wakeups = 0;
-  // At a waiter's last request, or at the last list, too many masters were in their grace period
-  // for a majority.
+  // Whether, at a waiter's last request or at the last list of keys, so many masters were in their
+  // grace period that the others were no majority.
   bool in_grace = false;
 
  private:
@@ -135,12 +137,12 @@ class RedlockBackend final : public Backend {
   Result<Renewal> renewed(const Lease&, Duration ttl, const VoteRound&, const Names&);
   Error wrong_list(std::size_t master, std::string_view recorded) const;
   Error too_few_answered(std::string_view what, std::size_t answered) const;
-  // For the request `what`, which found no holder. Errc::unavailable: a majority may still have
-  // one.
+  // Call it when the request `what` has found no holder. Errc::unavailable: a majority may still
+  // have a holder.
   Result<void> nothing_unread(std::string_view what, const NodeStates&) const;
   void watch();
   Result<NodeStates> read_states(const Names&, Votes* votes = nullptr);
-  // `named`: a caller named the key; it was not found at a master
+  // `named`: a caller named the key. Otherwise the key was found at a master.
   Result<std::optional<KeyView>> inspect(const Names&, bool named);
   // Returns KeyView::unknown_reason. A master that does not reply, or that restarted recently, does
   // not prove that there is no vote.

@@ -9,7 +9,7 @@
 namespace dlock::redlock {
 namespace {
 
-constexpr int most_rounds = 4;  // of phase 1, for the greatest owner of a split vote
+constexpr int most_rounds = 4;  // of phase 1, if votes are split and our owner is greatest
 
 bool granted(const Vote& v) { return v.says("granted"); }
 bool busy(const Vote& v) { return v.says("busy"); }
@@ -63,8 +63,8 @@ class OneAttempt {
                 [this, whom](std::size_t i) { return masters_.votes(i) && (!whom || whom(i)); });
   }
 
-  // If no master that voted knows the key's list, a new key looks like a wrong list. So wait for
-  // the other masters first.
+  // If no master that has voted knows a list for the key, the key is new, or only the other masters
+  // know its list. So wait for these masters first.
   void request_votes() {
     const bool change = backend_.options().list_change;
     const auto known = [&](const Vote& v) { return granted(v) && known_list(v) == list_; };
@@ -83,8 +83,9 @@ class OneAttempt {
     leader_ = leader_of(states_, majority_);
   }
 
-  // In a split vote the attempts yield to the greatest owner. That attempt keeps its votes and asks
-  // the other masters again. Each attempt has another owner, so none yields for ever.
+  // If the votes are split, attempts yield to the attempt with the greatest owner, which keeps its
+  // votes and asks the other masters again. Each attempt has a new owner, so no client yields for
+  // ever.
   void insist_if_greatest() {
     const auto smaller = [&](const auto& s) { return !s || (s->ours() && s->value < vote_); };
     const auto greatest = [&] {
@@ -109,7 +110,7 @@ class OneAttempt {
   // ---- the list --------------------------------------------------------------------------------
 
   // To change the list, all masters kept from the old list must vote. They are at least half of the
-  // old list, so a holder by that list would have one of them.
+  // old list, so a holder by that list would have the vote of one of them.
   Result<void> judge_lists() {
     const bool change = backend_.options().list_change;
     bool known = false;
@@ -179,7 +180,8 @@ class OneAttempt {
   }
 
   // First, every kept master stores that the list is changing. Only then does a master store the
-  // new list. So clients of both lists never have a majority at the same time, whatever gets lost.
+  // new list. So whatever message gets lost, the clients of the two lists never both have a
+  // majority.
   bool change_list(FencingToken token) {
     for (const bool marks : {true, false}) {
       const Votes stored = masters_.call(
@@ -192,8 +194,8 @@ class OneAttempt {
     return true;
   }
 
-  // dlock does not wait for the replies: the next renewal, or grant, makes up for a lost copy. If
-  // some masters have stored the list, the others will, too.
+  // dlock does not wait for the replies, because the next renewal or grant stores the list again.
+  // If some masters have stored the list before, only masters that replied get the request.
   void send_list(FencingToken token) {
     const auto known = [&](const Vote& v) { return known_list(v) == list_; };
     const bool stored = count(votes_, known) > 0;
@@ -240,7 +242,7 @@ class OneAttempt {
   // Sends the undo to every master that may have a vote, also to masters that did not reply. A
   // master that replied busy has none of our votes.
   void undo() {
-    // A repeated request must not undo a grant in force.
+    // If the request was repeated, it must not undo the grant in force.
     if (count(votes_, [](const Vote& v) { return granted(v) && v.reply.text_at(4) != "0"; }) > 0 ||
         count(votes_, may_have_voted) == 0)
       return;
@@ -258,7 +260,7 @@ class OneAttempt {
     }
     for (const Vote& v : votes_)
       if (v.failed() && made_.why.empty()) made_.why = v.why.message;
-    // Returns how many voting masters must become free.
+    // Find out when enough busy masters will be free for a majority.
     std::vector<Duration> ends;
     for (const auto& s : states_)
       if (s && s->left) ends.push_back(*s->left);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people see: holders, masters that disagree, and whether masters are fit.
+// What people see: holders, masters that disagree, names of keys, and findings about the masters.
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
@@ -44,7 +44,7 @@ std::string state_at(const Node& n, const std::optional<NodeState>& s, const Vot
                      static_cast<double>(offset) / 1e6);
 }
 
-// Returns the first address, to find masters on one host.
+// Returns the first address of a master, to find masters that are on one host.
 std::string address_of(const Endpoint& at) {
   const auto found = look_up(at.host, at.port, later(Clock::now(), patience));
   return found ? found->front().text() : at.host;
@@ -106,7 +106,7 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool nam
   }
   const Leader leader = leader_of(states, m.majority());
   v.unknown_reason = unread(states);
-  // A majority may have had a grant that these masters have lost.
+  // A majority may have had a newer grant, which these masters have lost.
   if (!v.unknown_reason.empty()) v.fence = 0;
   if (!known) return named && !v.unknown_reason.empty() ? std::optional{v} : std::nullopt;
 

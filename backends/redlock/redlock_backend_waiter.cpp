@@ -10,21 +10,23 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr unsigned most_unanswered = 3;  // tries in one poll without a known outcome
-// Limits the pause after such tries in a row to 6.4 s at the default ttl. If too many waiters ask
-// at once, the masters cannot reply in time while all of them ask again at the same rate.
+// How often the pause doubles after such tries in a row: up to 6.4 s at the default ttl. If too
+// many waiters ask at once, the masters cannot reply in time as long as all waiters ask again at
+// the same rate.
 constexpr unsigned most_doublings = 5;
-constexpr Duration check_anyway = 2s;  // for a dlock as holder, which wakes us
+constexpr Duration check_anyway = 2s;  // the pause if the holder is a dlock, which wakes us
 constexpr Duration together = 5ms;     // time within which the wake-ups of a majority arrive
-constexpr auto go_on = std::nullopt;   // of a step
+constexpr auto go_on = std::nullopt;   // the result of a step that has not ended the poll
 
 // Returns a random time between half of `d` and `d`.
 Duration some_of(Duration d) {
   return d / 2 + d * static_cast<long>(Owner::random().bytes[0]) / 512;
 }
 
-// Tries, and sleeps between two tries on a list of each master (BLPOP, on separate connections),
-// where a release wakes one waiter. It also tries after a while, because other programs wake no
-// waiter, and because a waiter that was woken may have died.
+// Tries to take the lock. Between two tries, it sleeps in BLPOP on a list at each master, over
+// separate connections. A release wakes one waiter there. The waiter also tries without a wake-up
+// after a while, because other programs wake no waiter, and because a waiter that was woken may
+// have died.
 class RedlockWaiter final : public Waiter {
  public:
   RedlockWaiter(RedlockBackend& backend, const Request& request)
@@ -100,7 +102,7 @@ RedlockWaiter::Step RedlockWaiter::try_once(Deadline end) {
   return go_on;
 }
 
-// Returns the same if less than a majority can be asked.
+// Waits for the end of the grace period, or fails if less than a majority is ready.
 RedlockWaiter::Step RedlockWaiter::in_grace(Deadline end, Wait wait) {
   const Masters& m = backend_.masters();
   if (request_.wait && wait.interrupted()) return Progress{last_};
@@ -131,17 +133,18 @@ RedlockWaiter::Step RedlockWaiter::unanswered(Deadline end, const std::string& w
 }
 
 Duration RedlockWaiter::pause(const Attempt& made) {
-  // The votes were split, or the lock has just ended: try soon, but not all at the same time.
+  // The votes were split, or the lock has just ended: try soon, but not all waiters at the same
+  // time.
   if (made.free_in == Duration{})
     return some_of(std::min<Duration>(2ms * (1U << std::min(tries_, 6U)), 50ms));
-  // with the addition below, a third of the ttl
+  // with the quarter that is added below, at most a third of the ttl
   const Duration anyway = std::min<Duration>(check_anyway, request_.ttl * 4 / 15);
   Duration about = made.foreign ? (tries_ < 20 ? 100ms : 500ms) : anyway;
   if (made.free_in) about = std::min<Duration>(about, *made.free_in + 1ms + some_of(3ms));
   return made.free_in && about < anyway / 2 ? about : some_of(about) + about / 4;
 }
 
-// Sleeps until `until`, or until masters report a release; then it tries at once.
+// Sleeps until `until`, or until masters report a release. Then the next try is due at once.
 void RedlockWaiter::sleep(Deadline until) {
   if (!listeners_) {
     listeners_ =
@@ -154,7 +157,7 @@ void RedlockWaiter::sleep(Deadline until) {
     ++backend_.wakeups;
     woken_[i] = true;
   };
-  Deadline due = no_deadline;  // until then the other masters may report the release, too
+  Deadline due = no_deadline;  // until then, wait for the other masters to report the release
   while (Clock::now() < until) {
     for (Node& n : listeners_->nodes()) {
       n.connect();
@@ -173,7 +176,7 @@ void RedlockWaiter::sleep(Deadline until) {
 
 Result<void> RedlockWaiter::cancel() {
   listeners_.reset();
-  // What attempts left behind is being released already, but a returned grant is not.
+  // Votes of failed attempts are being released already, but a returned grant is not.
   if (granted_) {
     TRY_VOID(backend_.release({request_.key, *granted_}, std::nullopt));
   } else if (tries_ > 0) {  // Give outstanding messages a moment to be sent.

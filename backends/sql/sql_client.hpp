@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sessions of a database server (or of one node of a cluster), and steps that run over any free
 // session. Every step here can be repeated without harm. So a step that failed for a passing reason
-// is retried until its deadline. The thread that owns the Backend calls it.
+// is retried until its deadline. Only the thread that owns the Backend calls these functions.
 #pragma once
 #include <functional>
 #include <memory>
@@ -32,14 +32,15 @@ class SqlClient {
   SqlClient& operator=(const SqlClient&) = delete;
 
   virtual const SqlOptions& options() const noexcept = 0;
-  // op_timeout from now. Until a server has been reached once, connect_timeout more.
+  // Returns op_timeout from now, and connect_timeout more until a server has been reached once.
   Deadline usual_deadline() const noexcept;
   std::uint64_t exchanges() const noexcept;  // of all sessions so far
 
-  // Returns an idle session, or a new session. It has no transaction, and no lock that another
-  // session could wait for. `any`: a session of a read-only server will do.
+  // Returns an idle session, or a new session. The session has no transaction, and no lock that
+  // another session could wait for. `any`: the server may be read-only.
   Result<std::unique_ptr<SqlSession>> session(Deadline until, bool any = false);
-  // Returns such a session of a writable server. Errc::unavailable: no server is writable.
+  // Returns a session as session() does, but of a writable server. Errc::unavailable: no server is
+  // writable.
   virtual Result<std::unique_ptr<SqlSession>> writable_session(Deadline until) {
     return session(until);
   }
@@ -47,13 +48,13 @@ class SqlClient {
   virtual void give_back(std::unique_ptr<SqlSession>) = 0;
   void drop(std::unique_ptr<SqlSession>);
   // Ends the session's wait in the server, and returns 0. If only a statement of another session
-  // can end it, returns the number of the session.
+  // can end the wait, does nothing and returns the number of the session that waits.
   virtual int end_wait(SqlSession*) = 0;
   // Drops the session as soon as its wait, which another session ends, is over.
   virtual void drop_waiting(std::unique_ptr<SqlSession> s, Deadline) { drop(std::move(s)); }
 
-  // Runs `step` over a session until it succeeds, fails for good or `until` has passed. `make`:
-  // create a missing table.
+  // Runs `step` over a session, again and again, until the step succeeds or fails for good, or
+  // `until` has passed. `make`: create a missing table.
   template <class T, class Step>
   Result<T> run(Deadline until, bool make, const Step& step) {
     return with_value<T>(step, [&](const AnyStep& any) { return repeat(until, make, any); });
@@ -63,7 +64,7 @@ class SqlClient {
   Result<T> run_on(SqlSession& s, Deadline until, bool make, const Step& step) {
     return with_value<T>(step, [&](const AnyStep& any) { return repeat_on(s, until, make, any); });
   }
-  // Runs `step`; if its table is missing, nothing is stored, and the result is T{}.
+  // Runs `step`. If its table is missing, nothing has been stored yet, so the result is T{}.
   template <class T, class Step>
   Result<T> run_if_there(const Step& step) {
     return run<T>(usual_deadline(), false, [&](SqlSession& s) -> Result<T> {
@@ -72,7 +73,7 @@ class SqlClient {
       return done;
     });
   }
-  // Checks if this server is fit for locks of that recipe. An Error: the server is unreachable.
+  // Checks whether the server is fit for locks of a recipe. An Error: the server is unreachable.
   virtual Result<std::vector<Finding>> examine(const Traits&) = 0;
 
  protected:
@@ -84,14 +85,14 @@ class SqlClient {
   virtual Result<std::unique_ptr<SqlSession>> open(const Duration* share) = 0;
   // Checks that a new session is with the right server.
   virtual Result<void> prepare_session(SqlSession&, bool any, Deadline until) = 0;
-  // Returns whether a step that failed may be repeated. It waits a moment before that.
+  // Returns whether a step that failed may be repeated. Waits a moment before it returns true.
   virtual bool may_repeat(SqlSession&, const Error&, Deadline until, unsigned failures) = 0;
   virtual Result<void> create(SqlSession&, Deadline until) = 0;
   virtual bool read_password_again() = 0;
 
   void next_server() noexcept { server_ = (server_ + 1) % servers_; }
   bool pause(Duration, Deadline until) const;  // false: it would last too long, or was interrupted
-  // The tables could not be created.
+  // Returns the error for tables that could not be created.
   Error no_tables(const Error& why) const;
 
   const std::size_t servers_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes whose lock belongs to a session of a database. Each grant has its own session. The guard
-// holds a duplicate of its socket, so the session stays open as long as the job lives. The server
-// ends the session when it receives no message for the ttl. So the ttl is the lease, and each
-// renewal is a heartbeat. When the session ends, its socket becomes readable, which is the alarm.
-// The thread that owns the Backend calls it.
+// holds a duplicate of the session's socket, so the session stays open as long as the job lives.
+// The server ends the session when it receives no message for the ttl. So the ttl is the lease, and
+// each renewal is a heartbeat. When the session ends, its socket becomes readable, which is the
+// alarm. Only the thread that owns the Backend calls these functions.
 #pragma once
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -49,7 +49,8 @@ class SqlHeldBackend : public Base {
     }
     const Deadline sent = Clock::now();
     const auto kept = heartbeat(c, lease, ttl, until);
-    // The session itself failed: the server ends what belongs to it. Other errors change nothing.
+    // If the session itself failed, the server ends the lock that belongs to it. Other errors
+    // change nothing.
     if (!kept && c.broken()) return over(kept.error().message);
     if (!kept) return fail(kept.error());
     if (!*kept) return over(loss_reason());
@@ -110,7 +111,7 @@ class SqlHeldBackend : public Base {
     h.connection->holds = true;
     return granted({r.key, r.owner}, h, sent, r.ttl);
   }
-  // Renews a lock that we hold, for a repeated request. nullopt: we no longer hold it.
+  // Renews a lock that we hold, for a repeated request. nullopt: we do not hold the lock any more.
   Result<std::optional<Progress>> repeat_grant(const Request& r) {
     Held* h = held_by(r.key, r.owner);
     if (!h) return std::nullopt;

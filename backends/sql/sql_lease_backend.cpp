@@ -35,7 +35,8 @@ Result<T> SqlLeaseBackend::run(OwnGrant* g, const Step& step) {
     if (done || !g->session->broken()) return done;
     const bool silent = !g->session->has_server_error();
     client_->drop(std::move(g->session));
-    // If the session has ended, the delay does not show how fast the server is.
+    // Without a reply in time, do not try again. But if the server has ended the session, do try
+    // again: then the delay does not show how fast the server is.
     if (silent && Clock::now() >= until) return done;
   }
   return client_->run<T>(client_->usual_deadline(), true, [&](SqlSession& s) {
@@ -62,7 +63,8 @@ Result<std::unique_ptr<Waiter>> SqlLeaseBackend::enqueue(const Request& r) {
   return sql_lease_waiter(*this, r);
 }
 
-// A new session takes the locks of the grant, so that its end still wakes the next waiter.
+// If the grant has lost its session, a new session takes the locks of the grant, so that the end of
+// this session still wakes the next waiter.
 Result<Renewal> SqlLeaseBackend::extend(const Lease& lease, Duration ttl,
                                         const std::string& ended) {
   OwnGrant* g = grant_of(lease.key, lease.owner);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `lease` of a database as a Backend: the requests, which use any session, and the sessions
-// of our grants.
+// Recipe `lease` of a database, as a Backend. A request uses any session; a grant has a session of
+// its own.
 #pragma once
 #include <map>
 #include <memory>
@@ -59,7 +59,7 @@ class SqlLeaseBackend final : public Backend {
   // Runs `step` over the session of the grant, if there is one.
   template <class T, class Step>
   Result<T> run(OwnGrant*, const Step&);
-  // Runs `step` over any session. It creates no table: without a table there is no lock.
+  // Runs `step` over any session. Creates no table, because without a table there is no lock.
   template <class T, class Step>
   Result<T> run_if_there(const Step&);
   Result<SqlLeaseRow> read_row(const Key&);

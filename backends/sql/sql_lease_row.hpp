@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `lease` of a database (sql_lease_table.hpp): what is requested, read and decided. Values
-// only.
+// Values of recipe `lease` of a database (sql_lease_table.hpp): what is requested, read and
+// decided.
 #pragma once
 #include <optional>
 #include <string>
@@ -28,8 +28,8 @@ struct SqlLeaseRow {
   Holders holders;  // as stored
   // with the leases of others prolonged by `skew`, and only waiters that matter to the owner
   LockState state;
-  std::optional<std::uint64_t> ticket;  // of its row in the queue
-  std::optional<RunStart> start;        // recorded, and still needed
+  std::optional<std::uint64_t> ticket;  // of the owner's row in the queue
+  std::optional<RunStart> start;        // the recorded start, if it is still needed
   FencingToken revoked = 0;  // holders with this token or an older token were asked to stop
   std::optional<LastRun> last_run;
   std::string wake{};      // the wake lock of a holder that was granted a free key
@@ -38,7 +38,7 @@ struct SqlLeaseRow {
   HolderView view_of(const LockState::Holder&) const;  // with the time of its grant
 };
 
-// A row that was read after a wait in the same exchange. `obtained`: the wait was successful.
+// A row that was read after a wait, in the same exchange. `obtained`: the wait got its lock.
 struct SqlQueueRow {
   bool obtained;
   SqlLeaseRow row;
@@ -49,10 +49,11 @@ struct SqlWrittenRow {
   std::uint64_t version = 0;
   FencingToken fence = 0;
   Holders holders;
-  std::string wake{};  // we took a free key: the release wakes a waiter by this lock
+  std::string wake{};  // if we took a free key: the release wakes a waiter by this lock
 };
 
-// What a waiter waits for. An empty `lock`: there is none to wait for, so it sleeps or polls.
+// What a waiter waits for. If `lock` is empty, there is no lock to wait for, and the waiter sleeps
+// or polls.
 struct SqlWakeTarget {
   std::string lock;
   bool holder = false;
@@ -61,12 +62,12 @@ struct SqlWakeTarget {
 struct SqlLeaseDecision {
   LockState::Answer answer;
   bool held = false;  // by an earlier request of the same owner
-  Deadline sent{};    // of the reading on which this was decided
+  Deadline sent{};    // when the reading was sent on which this was decided
   Micros now = 0;
   std::uint64_t version = 0;
   SqlWrittenRow written;  // set after a grant
   SqlWakeTarget target;   // of Waiting
-  bool idle = false;      // there is room: the waiters ahead only have to claim it
+  bool idle = false;      // there is room for the waiters ahead: they only have to claim the key
   std::optional<HolderView> in_the_way;
 };
 
@@ -74,13 +75,15 @@ struct SqlLeaseAttempt {
   std::string name;  // in the store
   std::string key;   // the full key
   LockState::Acquisition request;
-  bool untried = true;  // one statement may take the key, if the key is free without waiters
-  // in this session: the queue is probably empty, and the owner's locks must be taken
+  bool untried = true;  // one statement may take the key, if the key is free and has no waiters
+  // true for the first reading in this session: the queue is probably empty, and the session must
+  // take the owner's locks
   bool first = true;
   std::optional<SqlLeaseRow> row{};  // a row that was read already, after a wait
-  std::string give_up{};   // a lock that it may have from a wait: the next reading ends it
-  unsigned distance = 16;  // wait for the lock of the waiter that is at most so many places ahead
-  // Since when there has been room for all waiters ahead and for us, and before which grant.
+  std::string give_up{};   // a lock perhaps obtained by a wait; the next reading releases it
+  unsigned distance = 16;  // wait for the lock of a waiter that is at most this many places ahead
+  // Since this time there has been room for all waiters ahead and for us. This counts as long as
+  // `fence` is the newest token.
   struct Room {
     FencingToken fence;
     Micros since;

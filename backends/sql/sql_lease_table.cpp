@@ -35,7 +35,7 @@ Result<SqlLeaseDecision> SqlLeaseTable::acquire(SqlSession& c, Attempt& a, Deadl
     if (!read_now) return fail(std::move(read_now.error()));
     Row& row = *read_now;
     if (!row.exists) {
-      // a trigger or a policy hides the row, or it is deleted again
+      // a trigger or a policy hides the row, or somebody has deleted it again
       if (std::exchange(made, true)) TRY_VOID(back_off(++conflicts, until));
       TRY_VOID(c.ask("make the lock", statements().make_row,
                      {a.name, encode(Holders{a.key, {}, {}}), unique_number()}, until));
@@ -57,7 +57,7 @@ Result<SqlLeaseDecision> SqlLeaseTable::acquire(SqlSession& c, Attempt& a, Deadl
     out.idle = a.room.has_value();
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
-      if (!held && row.old) continue;  // so read again
+      if (!held && row.old) continue;  // no lease may start from an old row: read again
       row.holders.key = a.key;
       out.written = {held ? row.version : unique_number(), s.fence,
                      row.holders.changed_to(s, &me, setup_.skew)};
@@ -150,10 +150,10 @@ Result<std::size_t> SqlLeaseTable::force_release(SqlSession& c, const std::strin
   }
 }
 
-// The mark is the newest token of the holders that are asked to stop. Like every other change, its
-// statement names the version that was read, so a late execution writes nothing. Tokens only rise,
-// so a mark that stays in the row asks no later holder. The version stays the same, because no
-// decision depends on the mark.
+// The mark (column `revoked`) is the newest token of the holders that are asked to stop. Like every
+// other change, the statement that writes the mark names the version that was read, so a late
+// execution writes nothing. Tokens only rise, so a mark that stays in the row asks no later holder.
+// The version stays the same, because no decision depends on the mark.
 Result<bool> SqlLeaseTable::revoke(SqlSession& c, const std::string& name, FencingToken& newest,
                                    Deadline until) {
   for (unsigned conflicts = 0;;) {
@@ -223,7 +223,8 @@ Result<void> SqlLeaseTable::add_waiters(SqlSession& c, const Attempt& a, const S
   return {};
 }
 
-// On Galera each node has its own clock. So leases of others are taken to end later, by the skew.
+// On Galera each node has its own clock. So the leases of others count as ending later, by the
+// skew.
 void SqlLeaseTable::prolong(Row& row, const Owner& me) const {
   for (auto& h : row.state.holders)
     if (h.owner != me) h.deadline = after(h.deadline, setup_.skew);
@@ -249,9 +250,10 @@ SqlWakeTarget SqlLeaseTable::target(const Row& row, const LockState::Acquisition
 // Lets the contender pass waiters that do not claim a free key, and returns the ticket of the last
 // waiter that was passed; 0: none. A waiter whose process is stopped keeps its session. If there
 // has been room long enough for all waiters ahead to claim the key, they lose their turn. Room
-// means that neither we nor any of them must wait for a holder. (If only our own conflicts counted,
-// readers would pass a writer.) Until the next grant the room can only grow, even while holders
-// renew, so it counts from when it was first seen. A contender that does not queue comes last.
+// means that neither we nor any of them must wait for a holder. (If only we needed room, a reader
+// would pass a writer that must wait for other readers.) Until the next grant the room can only
+// grow, even while holders renew, so the time counts from when the room was first seen. A contender
+// that has no row in the queue counts as the last.
 Result<std::uint64_t> SqlLeaseTable::pass_the_stopped(SqlSession& c, Attempt& a, Row& row,
                                                       Deadline until) {
   const auto& waiters = row.state.waiters;
@@ -276,7 +278,7 @@ Result<std::uint64_t> SqlLeaseTable::pass_the_stopped(SqlSession& c, Attempt& a,
   TRY(r, c.ask("read the queue", statements().count_ahead, {a.name, row.ticket.value_or(INT64_MAX)},
                until));
   const auto count = r.number<Micros>(0);
-  // A first waiter that has only just come is not slow.
+  // A waiter ahead that has only just come is not slow.
   free_since = std::max(free_since, r.number<Micros>(1).value_or(0));
   if (!count || row.now - free_since <= *count * setup_.claim) return 0;
   std::erase_if(row.state.waiters, [&](const auto& w) { return w.owner != a.request.owner; });

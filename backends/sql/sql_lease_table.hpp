@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe `lease` in the tables of a database: it reads a row, lets LockState decide, and writes the
-// row if nobody has changed it. The lease_table.hpp of each store has the statements. It also says
-// what wakes a waiter, and why no wake-up is lost.
+// row if nobody has changed it. The lease_table.hpp of each store has the statements, and says what
+// wakes a waiter and why no wake-up is lost.
 //
 // dlock_lock has a row per key: holders, newest token, version. Every change of a row is one UPDATE
 // that names the version on which the change was decided. Exclusion depends on that alone. A
-// version is random: after a server has lost its last writes (a promoted standby, a restored
-// backup), a counted version would come again for another grant. dlock_wait has a row per waiter.
-// Rows only join at the tail, so the number of waiters seen ahead of another can only fall.
+// version is a random number. After a server has lost its last writes (a promoted standby, a
+// restored backup), a counter would give the same version to another grant. dlock_wait has a row
+// per waiter. Rows only join at the tail, so the number of waiters ahead of a waiter can only fall.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,7 +18,7 @@
 
 namespace dlock {
 
-// The statements whose text alone differs between stores; $1 is the name of the key.
+// The statements that differ between the stores only in their text; $1 is the name of the key.
 struct SqlLeaseStatements {
   SqlStatement make_row;     // $2 state, $3 version
   SqlStatement revoke;       // $2 version, $3 token
@@ -37,10 +37,10 @@ class SqlLeaseTable {
   struct Setup {
     std::string_view clock;  // an SQL expression; the model test has its own
     bool wakes = true;       // sessions have locks that wake a waiter and show that it lives
-    Micros skew = 0;         // a foreign lease ends later by this
+    Micros skew = 0;         // the leases of others count as ending later by this
     // without wake-ups: a waiter that is silent for this long counts as gone
     Micros patience = 6'000'000;
-    Micros claim = 3'000'000;  // for this long a free key is left to each waiter ahead
+    Micros claim = 3'000'000;  // how long each waiter ahead may take to claim a free key
   };
   explicit SqlLeaseTable(Setup setup) : setup_(setup) {}
   virtual ~SqlLeaseTable() = default;
@@ -55,28 +55,30 @@ class SqlLeaseTable {
   // Grants, queues or refuses. It may be repeated.
   Result<Decision> acquire(SqlSession&, Attempt&, Deadline until);
   // `ended`: how the job under the lease ended (RunEnd::text), for the record of the last run;
-  // empty: it has not ended. `noted`: Lease::ended.
+  // empty: the job has not ended. `noted`: Lease::ended.
   Result<SqlLeaseRenewal> renew(SqlSession&, const std::string& name, const Owner&, Micros ttl,
                                 Deadline until, std::string_view ended = {},
                                 std::string_view noted = {});
-  // Returns whether the owner held. `written` saves the read. It comes without its wake lock if
-  // that was released, or is not needed.
+  // Returns whether the owner held the key. With `written`, the row need not be read first.
+  // `written->wake` is empty afterwards if that wake lock was released, or is not needed.
   Result<bool> release(SqlSession&, const std::string& name, const Owner&, SqlWrittenRow* written,
                        Deadline until, std::string_view ended = {});
   Result<std::size_t> force_release(SqlSession&, const std::string& name, FencingToken,
                                     Deadline until);
   // Asks the holders in force to stop; false: there are none. `newest`: the newest token of the
-  // holders that were asked, 0 before the first call. A repeated call asks no other holder.
+  // holders that were asked, 0 before the first call. A repeated call with this token asks no later
+  // holder.
   Result<bool> revoke(SqlSession&, const std::string& name, FencingToken& newest, Deadline until);
   Result<UpdateResult> note_start(SqlSession&, const std::string& name, const Owner&,
                                   const RunStartUpdate&, Deadline until);
-  // Leaves the queue and releases a grant. True: the owner held. `waiting`: SqlClient::end_wait().
+  // Leaves the queue and releases a grant. True: the owner held the key. `waiting`:
+  // SqlClient::end_wait().
   Result<bool> cancel(SqlSession&, const std::string& name, const Owner&, int waiting,
                       Deadline until);
   // Without wake-ups: shows that the waiter lives.
   Result<void> refresh_entry(SqlSession&, const std::string& name, const Owner&, Deadline until);
   Result<std::size_t> ahead(SqlSession&, const std::string& name, const Owner&, Deadline until);
-  // For people, so it leaves out a damaged row.
+  // Returns the waiters for people to read, so it leaves out a damaged row.
   Result<std::vector<LockState::Waiter>> waiters(SqlSession&, const std::string& name,
                                                  Deadline until);
   Result<std::vector<std::string>> keys(SqlSession&, const std::string& prefix, Deadline until);
@@ -84,24 +86,25 @@ class SqlLeaseTable {
   // ---- the store: sessions and wake-ups ----
   // Chooses how waiters wake up in this session. It never decides which owner may hold the lock.
   virtual void adapt(const SqlSession&, const SqlOptions&) noexcept = 0;
-  // Returns whether a session has the locks of an owner, whatever keys that owner has.
+  // Returns whether the locks of a session are named after the owner alone, and not after the key.
   virtual bool locks_by_owner() const noexcept { return false; }
-  // Sends a wait for a lock, and a reading after it. waited() takes both replies.
+  // Sends a wait for `lock` and a reading of the key after that wait. waited() takes both replies.
   virtual Result<void> listen(SqlSession&, Attempt&, const std::string& lock, Duration wait) = 0;
   virtual Result<SqlQueueRow> waited(SqlSession&, Attempt&, SqlAnswers, Deadline sent,
                                      Deadline until) = 0;
-  // After a wait that failed. True: the chain of waiters was too deep for the server's deadlock
-  // search, and the next wait is for a waiter further ahead.
+  // Call it after a wait that failed. True: the chain of waiters was too deep for the server's
+  // deadlock search, and the next wait is for a waiter further ahead.
   virtual bool may_wait_further(const SqlSession&, Attempt&) { return false; }
-  // After an error: returns whether the request may have been carried out.
+  // Call it after an error. Returns whether the request may have been carried out.
   virtual bool is_unclear(const SqlSession& s) const noexcept { return s.broken(); }
-  // Makes the server close the session when it is silent for longer than this.
+  // Makes the server close the session when the session is silent for longer than this.
   virtual Result<void> keep_session(SqlSession&, Duration, Deadline) { return {}; }
   // Releases the locks that the session has for this owner and key. `wake`: SqlWrittenRow::wake.
-  // `woken`: the release of the row woke the waiter; a wake lock that is left had no waiter.
+  // `woken`: the release of the row has woken the waiter; a wake lock that is still there had no
+  // waiter.
   virtual Result<void> release_locks(SqlSession&, const std::string& name, const Owner&,
                                      const std::string& wake, bool woken, Deadline until) = 0;
-  // The grant belongs to this session from now on: takes its locks, and clears `wake`.
+  // The grant belongs to this session from now on: takes the locks of the grant, and clears `wake`.
   virtual void claim_locks(SqlSession&, const std::string& name, const LockState::Holder&,
                            SqlWrittenRow&, Deadline until) = 0;
   virtual Result<Row> read_row(SqlSession&, const std::string& name, Deadline until) = 0;
@@ -109,11 +112,11 @@ class SqlLeaseTable {
 
  protected:
   struct Change {
-    std::uint64_t version;  // the version on which it was decided
+    std::uint64_t version;  // the version on which the change was decided
     const SqlWrittenRow& next;
     std::optional<EndedRun> run{};
-    const Owner* ended = nullptr;  // the owner whose grant it ends
-    Micros before = never;         // on the server's clock: not later
+    const Owner* ended = nullptr;  // the owner whose grant the change ends
+    Micros before = never;         // the change must come before this time, on the server's clock
   };
 
   // ---- the store: statements that change a row ----
@@ -123,7 +126,7 @@ class SqlLeaseTable {
   virtual Result<std::optional<Decision>> take_free(SqlSession&, const Attempt&, Deadline) = 0;
   // `join`: puts the owner into the queue before the read, in the same exchange.
   virtual Result<Row> read(SqlSession&, Attempt&, bool join, Deadline until) = 0;
-  // Writes the grant. It also deletes the row of its owner in the queue, and the rows up to ticket
+  // Writes the grant. It also deletes rows of the queue: the owner's row, and the rows up to ticket
   // `passed`.
   virtual Result<bool> grant(SqlSession&, const Attempt&, const Row&, SqlWrittenRow& next,
                              std::uint64_t passed, Deadline until) = 0;
@@ -138,11 +141,11 @@ class SqlLeaseTable {
   virtual std::string lock_of(const LockState::Waiter&) const = 0;
   virtual std::string lock_of(const LockState::Holder&, const Row&) const = 0;
 
-  // Adds what else a contender needs, from columns 10 and 12: the ticket of its own place, and the
-  // first waiter that lives. A contender that is not exclusive needs all waiters, because it may
-  // run together with them. They are read after the holders. If a waiter ahead is granted in
-  // between, the version has changed. The queue's row of an owner that holds already does not
-  // count.
+  // Adds what else a contender needs, from columns 10 and 12: the ticket of its own row in the
+  // queue, and the living waiter ahead for which it would wait. A contender that is not exclusive
+  // needs all waiters ahead, because it may run together with them. These are read after the
+  // holders. If a waiter ahead is granted in between, the version has changed, so the contender's
+  // UPDATE writes nothing. The row of an owner that already holds the key does not count.
   Result<void> add_waiters(SqlSession&, const Attempt&, const SqlRows&, Row&, Deadline until);
 
   Setup setup_;

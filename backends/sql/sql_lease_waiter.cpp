@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place in the queue of a key in a database. It has a session of its own, which becomes the
+// A waiter in the queue of a key in a database. It has a session of its own, which becomes the
 // session of the grant. It waits in the server for the lock of a contender ahead, and reads the key
-// after that wait, in the same exchange. The wait goes on between two polls. Without such locks it
-// polls.
+// after that wait, in the same exchange. The wait goes on between two polls. If sessions have no
+// such locks, the waiter polls.
 //
 // Interleavings that determine the order of statements:
-//  1. The holder loses its session: the head gets its lock at once, sees a live lease, naps, and
-//  asks again.
-//  2. A waiter loses its session: its row stays, and is passed while its lock is free. Back in time
-//  it keeps its place.
-//  3. Granted, dead before its row is deleted: the row stays, its lock is free, so it is passed,
-//  and swept by the next grant.
-//  4. A release and the next waiter's wait cross: locks are levels, not edges.
-//  5. The head is stopped: the waiters behind pass it (SqlLeaseTable::pass_the_stopped).
-//  6. A grant without an answer was carried out or not, or will be late. If it was, the next
-//  reading finds our owner, and the lease is what is left of it then. A late grant hits nothing, or
-//  the very state that it was decided on: then it is a lease whose deadline was fixed by that
-//  reading; our next request, or the end of the lease, finds it.
-//  7. Stopped between READ and UPDATE: the version has moved, or our lease is old already, which
-//  its deadline says.
+//  1. The holder loses its session: the first waiter gets the holder's lock at once, sees that the
+//     lease is not over, sleeps, and asks again.
+//  2. A waiter loses its session: its row stays, and others pass the row while its lock is free. If
+//     the waiter comes back in time, it keeps its place.
+//  3. A waiter is granted the key, and dies before its row is deleted: the row stays, but its lock
+//     is free. So others pass the row, and the next grant deletes it.
+//  4. A release and the next waiter's wait cross: the lock stays free after the release, so a wait
+//     that begins later ends at once.
+//  5. The first waiter is stopped: the waiters behind it pass it (SqlLeaseTable::pass_the_stopped).
+//  6. A grant got no reply: it was carried out, was not carried out, or will be carried out late.
+//     If it was carried out, the next reading finds our owner, and we have what is then left of the
+//     lease. A late grant writes nothing, unless the row is still in the state on which the grant
+//     was decided. Then it makes a lease whose deadline was fixed by that reading. Our next request
+//     finds this lease, or the lease expires.
+//  7. We are stopped between READ and UPDATE: either the version has changed, and the UPDATE writes
+//     nothing, or our lease is already old, which its deadline shows.
 #include <algorithm>
 #include "sql/sql_lease_backend.hpp"
 
@@ -28,13 +30,14 @@ namespace {
 using Seconds = std::chrono::seconds;
 using Milliseconds = std::chrono::milliseconds;
 
-// After this time a waiter reads in any case. Where a wait is a transaction, a longer wait would
-// keep the dead versions of the rows. For a permit, the row does not show that there is room when
-// another permit renews.
+// After this time a waiter reads the key in any case. If a wait is a transaction in the server, a
+// longer wait would keep the dead versions of rows. A waiter for a permit reads more often: each
+// renewal of another permit changes the time in the row, so the row does not show since when there
+// has been room.
 Duration longest_wait(const Request& r) {
   return std::min<Duration>(r.mode == Mode::permit ? Seconds{2} : Seconds{5}, r.ttl / 3);
 }
-constexpr Duration one_of_several = Milliseconds{100};  // it is unknown which ends first
+constexpr Duration one_of_several = Milliseconds{100};  // it is unknown which lease ends first
 constexpr Duration first_idle = Milliseconds{10}, holder_idle = Milliseconds{250},
                    queue_idle = Seconds{1};
 constexpr Duration past_the_end = Milliseconds{1};
@@ -73,16 +76,16 @@ class SqlLeaseWaiter final : public Waiter {
   std::unique_ptr<SqlSession> session_;
   SqlLeaseAttempt attempt_;
   Waiting last_;
-  bool requested_ = false, reported_ = false;  // reported_: last_.ahead is right
+  bool requested_ = false, reported_ = false;  // reported_: last_.ahead is up to date
   bool tried_ = false;                         // something was sent
   SqlWakeTarget target_;
-  Duration wait_{};                  // for the target, at most
+  Duration wait_{};                  // the longest wait for the target
   Deadline retry_at_{};              // nothing to wait for: when to poll again
   Deadline refresh_at_{};            // without wake-ups: when to show that we live
-  Duration idle_{};                  // between two requests
-  std::uint64_t version_ = 0;        // seen last
+  Duration idle_{};                  // the pause between two requests
+  std::uint64_t version_ = 0;        // the version that was seen last
   Deadline wait_began_{};            // for the target
-  std::optional<std::string> gone_;  // the lock that was free
+  std::optional<std::string> gone_;  // the lock that the last wait obtained
   unsigned breaks_ = 0;
 };
 
@@ -111,7 +114,8 @@ Result<Progress> SqlLeaseWaiter::poll(Duration slice) {
     if (auto* kept = std::get_if<Kept>(&again)) return Granted{std::move(kept->lease)};
   }
   for (bool first = true;; first = false) {
-    // A broken session may have an outstanding reply, too, to an earlier request.
+    // Do not read from a broken session: it may also have an outstanding reply, but to an earlier
+    // request.
     if (session_ && session_->under_way() && !session_->broken()) {
       const auto received = receive(end);
       if (!received) {
@@ -202,8 +206,8 @@ Progress SqlLeaseWaiter::granted(SqlLeaseDecision& out) {
 void SqlLeaseWaiter::plan(const SqlLeaseDecision& out) {
   target_ = out.target;
   last_.sent_at = out.sent;
-  // The target's lock is free, but its lease is not over: only time, or a release by another
-  // session, can end the lease.
+  // true: the target's lock is free, although its lease is not over. Then only time, or a release
+  // by another session, can end the lease.
   const bool orphan = target_.lock.empty() || gone_ == target_.lock;
   last_.holder = out.in_the_way;
   const auto& w = std::get<LockState::Waiting>(out.answer);
@@ -260,8 +264,8 @@ Result<std::optional<Progress>> SqlLeaseWaiter::request_over(Deadline until) {
   return std::nullopt;
 }
 
-// The server may have closed an idle connection, and a passing error may have ended any session.
-// Both are retried here.
+// The server may have closed an idle connection, and a passing error may have ended any session. In
+// both cases this function repeats the request.
 Result<std::optional<Progress>> SqlLeaseWaiter::request() {
   const Deadline until = client_.usual_deadline();
   for (unsigned failures = 0;; ++failures) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The base of recipes of a database that share locks with other programs. The lock has the name
-// that the others use; beside it dlock has its own record, a row with the holder and the newest
-// token. The record decides the token alone; the lock is elsewhere.
+// that the other programs use. Beside the lock, dlock has its own record, a row with the holder and
+// the newest token. The record decides only the next token; the lock decides who holds.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -24,7 +24,7 @@ struct LockRecord {
   Identity who;
   bool ours = false;                 // some dlock holds the lock, and the record is in force
   bool held = false;                 // dlock or another program holds the lock
-  bool ending = false;               // a dlock's, expired, but not yet on every node's clock
+  bool ending = false;               // a dlock's lease is over, but not by every node's clock
   std::string_view stays_because{};  // as in HolderView
 
   bool is(const GrantId& id) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A session of a database server, in the form that MySQL and PostgreSQL share: one request at a
-// time, each with a deadline. The thread that owns the Backend calls it.
+// time, each with a deadline. Only the thread that owns the Backend calls these functions.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -67,9 +67,11 @@ class SqlSession {
   const std::string& where() const noexcept { return where_; }  // the server, for messages
   std::uint64_t exchanges() const noexcept { return exchanges_; }
 
-  // The session has a lock that ends with it, so a late reply may still come.
+  // The session has a lock that ends with it. So dlock keeps the session after a request without a
+  // reply, and a late reply may still come.
   bool holds = false;
-  // The session has worked before, so a failure may only mean that the server closed it meanwhile.
+  // The session has worked before, so a failure may only mean that the server closed the session
+  // meanwhile.
   bool used = false;
 
  protected:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factory of family `zookeeper`. README.md beside this file has the guarantees of its recipes,
-// and the rights that the servers must grant.
+// The factory of family `zookeeper`. README.md beside this file describes the guarantees of its
+// recipes, and the rights that the servers must grant.
 //
 //   zookeeper://[USER[:PASSWORD]@]HOST[:2181],HOST...[/CHROOT]     alias zk://
 #pragma once
@@ -11,12 +11,12 @@ namespace dlock::zookeeper {
 
 inline constexpr std::array<std::string_view, 2> schemes{"zookeeper", "zk"};
 inline constexpr std::array<UrlItem, 3> items{{
-    {"auth_file"},  // first line scheme:credential; new nodes then belong to it alone
+    {"auth_file"},  // first line scheme:credential; new nodes belong to this credential alone
     {"tick", UrlItem::duration, "", "", "", "the servers' tickTime, such as 2s"},
     {"tls", UrlItem::choice, "no", "no", "", "no: this dlock has no TLS for ZooKeeper"},
 }};
 
-// The result is greater with `?tick=`.
+// See Traits::proven_lifetime. The result is greater with `?tick=`.
 Duration proven_lifetime(Duration ttl, Duration lock_delay, const Url&);
 
 constexpr Traits traits_of(std::string_view recipe, bool queues, bool native,

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view native_prefix = "dlock/";
 
-// The credential is sent unencrypted.
+// Finds the credential of the login. It will be sent unencrypted.
 Result<void> choose_login(Options& o, const Url& url, const Settings& settings, UrlItems& items) {
   o.auth = settings.auth;  // --auth-file overrides the URL
   o.auth_file = settings.auth_file;
@@ -33,8 +33,8 @@ Result<void> choose_login(Options& o, const Url& url, const Settings& settings, 
   return {};
 }
 
-// Returns whether the server's PathUtils refuses the character. Its characters are UTF-16, so it
-// refuses everything above U+FFFF, too.
+// Returns whether the server's PathUtils refuses the character. PathUtils reads UTF-16, so it also
+// refuses all characters above U+FFFF.
 bool forbidden(char32_t c) noexcept {
   return c <= 0x1f || (c >= 0x7f && c <= 0x9f) || (c >= 0xd800 && c <= 0xf8ff) || c >= 0xfff0;
 }

@@ -11,34 +11,37 @@ inline constexpr std::uint16_t usual_port = 2181;
 
 struct Options : StoreOptions {
   std::vector<Url::Host> servers;  // each with its port
-  // chroot and prefix: "/app/dlock/". A key's path is this and its name. At least "/".
+  // The chroot and the prefix, such as "/app/dlock/"; at least "/". The path of a key is `root` and
+  // then the key's name.
   std::string root;
   std::string auth;  // "scheme:credential"; empty: none
-  // The file of the credential, or of what follows `login` in it; empty: it is not from a file.
+  // The file with the credential or, if `login` is set, with the password that follows `login` in
+  // the credential. Empty: the credential does not come from a file.
   std::string auth_file, login;
   Duration tick{};  // the servers' tickTime; 0: unknown
   bool native = true;
-  bool nested = true;  // whether a key may be a path; then the lock is a directory
+  bool nested = true;  // the lock is a directory, and a key may be a path
 };
 
-// Reads the credential's file again. True: the credential has changed, and `auth` is the new one.
+// Reads the credential's file again. True: the credential has changed, and `auth` has the new
+// credential.
 bool read_auth_again(Options&);
 
-// Errc::usage: the URL. Errc::config: the file of `auth_file`.
+// Errc::usage: the URL is wrong. Errc::config: the file of `auth_file` cannot be used.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
-// Returns the path of a key. For native recipes it has one encoded component; for others the key
-// itself is a path. Errc::usage: ZooKeeper cannot have such a name.
+// Returns the path of a key. Native recipes encode the key as one component of the path; for other
+// recipes the key itself is a path. Errc::usage: ZooKeeper does not allow this path.
 Result<std::string> path_of(const Options&, const Key&);
 
-// Where to list the keys of a prefix: a directory, "/app/", and the beginning of the names in it,
-// which is empty if the prefix ends in '/'.
+// Where to list the keys of a prefix: the nodes in `directory`, such as "/app/", whose names begin
+// with `stem`. `stem` is empty if the prefix ends in '/'.
 struct Listed {
   std::string directory, stem;
 };
 Listed listed_below(const Options&);
 
-// Returns the error if this cannot be a path below the root.
+// Returns what is wrong if this cannot be a path below the root.
 std::optional<std::string> wrong_path(std::string_view path);
 
 std::string_view parent_of(std::string_view path);  // "/a" for "/a/b", "/" for "/a"

@@ -19,7 +19,7 @@ std::string request_to_stop(FencingToken token, bool names_recur) {
   return names_recur ? fmt::format("{} {}", revoke_mark, token) : std::string{revoke_mark};
 }
 
-// dlock's record in data that may begin with a request to stop.
+// Returns dlock's record in data that may begin with a request to stop.
 std::string_view record_in(std::string_view data) {
   if (!data.starts_with(revoke_mark)) return data;
   const auto before = data.find(" dlock1 ");
@@ -48,7 +48,7 @@ NodeRecord NodeRecord::of(const Request& r) {
   NodeRecord record{r.owner.hex().substr(0, 8), r.ttl + r.lock_delay,
                     r.mode == Mode::permit ? std::optional{r.limit} : std::nullopt, std::nullopt,
                     r.identity};
-  record.who.limit = 0;  // the record has a field for it
+  record.who.limit = 0;  // the record has its own field for the limit
   return record;
 }
 

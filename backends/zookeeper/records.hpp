@@ -11,9 +11,11 @@
 
 namespace dlock::zookeeper {
 
-// A node's data, for people; that of a permit also has its slot. `dlock1 ID TIMEOUT_US LIMIT SLOT
-// IDENTITY[&run=END.LASTED_US]`: ID begins the owner id, TIMEOUT is the session's (ttl and lock-delay), LIMIT and SLOT
-// are `-` if there is none. END and LASTED are of the job whose lock --min-hold keeps.
+// The data of a node, for people. The data of a permit's node also have its slot. The form:
+//   dlock1 ID TIMEOUT_US LIMIT SLOT IDENTITY[&run=END.LASTED_US]
+// ID is the beginning of the owner id. TIMEOUT is the timeout of the session (ttl and lock-delay).
+// LIMIT and SLOT are `-` if there is none. END and LASTED describe the job that has ended while
+// --min-hold still keeps its lock.
 struct NodeRecord {
   struct Run {
     RunEnd end;
@@ -21,7 +23,7 @@ struct NodeRecord {
   };
   std::string id;
   Duration timeout{};
-  std::optional<unsigned> limit, slot;  // slot: the permit that it holds
+  std::optional<unsigned> limit, slot;  // slot: of the permit that the node holds
   Identity who;
   std::optional<Run> run{};
 
@@ -36,19 +38,22 @@ std::string start_text(const std::optional<RunStart>&);
 // Errc::protocol: this is not such a note.
 Result<std::optional<RunStart>> parse_start(std::string_view text, const std::string& where);
 
-// What Curator writes into a holder's node to ask it to release. If a later holder's node can have
-// the same name (recipe ephemeral), the token of the asked holder follows, so that a late request
-// asks nobody else. dlock's record stays after it, where parse() finds it.
+// Curator writes this text into a holder's node to ask the holder to release. If a later holder's
+// node can have the same name (recipe ephemeral), dlock adds the token of the holder that is asked,
+// so that a late request asks no other holder. dlock's record stays at the end, where parse() finds
+// it.
 inline constexpr std::string_view revoke_mark = "__REVOKE__";
 std::string revoke_text(FencingToken, bool names_recur, std::string_view data);
 bool is_revoked(std::string_view data, FencingToken, bool names_recur);
 
-// What another process needs to resume a session: 16 and 32 hex digits, `-`, and two times in ms.
+// What another process needs to resume a session. As text: the id in 16 hex digits, the password in
+// 32, and then `-TIMEOUT-LOCK_DELAY` in ms.
 struct Ticket {
   std::int64_t id = 0;
   std::string password;  // 16 bytes
-  // The timeout with which the session was created. Its lock_delay is no part of the lease. A new
-  // leader tracks the session by this timeout, so every resume asks for it.
+  // `timeout`: the timeout with which the session was created. It includes `lock_delay`, which is
+  // no part of the lease. A new leader tracks the session by this timeout, so every resume requests
+  // the same timeout.
   Duration timeout{}, lock_delay{};
 
   std::string text() const;

@@ -43,10 +43,10 @@ class Arena {
     return Deadline{Nanoseconds{begin_.load(std::memory_order_relaxed)}};
   }
 
-  int stop_fd() const noexcept { return stop_.get(); }    // readable once it is over
-  int event_fd() const noexcept { return event_.get(); }  // readable: check everything below
-  // False: --ops operations have begun, so begin no other. `counts`: whether this operation is
-  // measured. With --ops, operations of the warm-up do not count.
+  int stop_fd() const noexcept { return stop_.get(); }    // readable from Phase::over on
+  int event_fd() const noexcept { return event_.get(); }  // readable: a value below has changed
+  // Returns false if all operations of --ops have begun: then do not begin another. `counts`:
+  // whether this operation is measured. With --ops, operations of the warm-up do not count.
   bool begin_op(bool& counts);
   bool ops_are_over() const noexcept {
     return plan.ops > 0 && ops_left_.load(std::memory_order_relaxed) <= 0;
@@ -54,7 +54,7 @@ class Arena {
 
   // Reports of the clients.
   void report_ready();
-  void report_left();        // no more from this client
+  void report_left();        // this client has ended
   void report_fatal(Error);  // no client can continue
   void report_error(Error);  // one operation failed
   void report_violation();   // the ledger has seen an overlap or an inversion: ends the measurement
@@ -63,7 +63,7 @@ class Arena {
   void count_wait(Nanoseconds);
   void count_use(const Counters& from, const Counters& to);
 
-  // The watching thread calls it.
+  // The watching thread calls the following functions.
   bool all_ready() const noexcept { return ready == plan.clients; }
   bool all_left() const noexcept { return left == plan.clients; }
   std::optional<Error> fatal_error() const;

@@ -217,8 +217,9 @@ Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   return std::optional<std::string>{};
 }
 
-// Removes our keys, and checks each target again when all are done: the store may have carried out
-// late a request that was sent before its connection broke. Returns what could not be removed.
+// Removes our keys. When all targets are done, checks each target again, because a store may carry
+// out a request late if the connection broke after the request was sent. Returns what could not be
+// removed.
 std::vector<std::string> Bench::clean() {
   progress_.report("removing what was written");
   std::vector<std::string> failures;

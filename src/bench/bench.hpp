@@ -41,8 +41,8 @@ constexpr Duration warm_up(const Plan& p) noexcept {
 // Measures every scenario on every target, `repeat` times. Targets take turns, so that a change of
 // this machine's speed affects all of them. Call it before any thread exists; when it returns, no
 // thread is left. It removes everything that it wrote to the stores, in every case. A signal ends
-// it early (Report::signal), and so does the first violation of exclusion. An Error: the prefix is
-// not empty (usage), or a store cannot be reached.
+// the benchmark early (Report::signal), and so does the first violation of exclusion. An Error: a
+// store has keys below the prefix (usage), or cannot be reached.
 Result<Report> run(const Plan&);
 
 }  // namespace dlock::bench

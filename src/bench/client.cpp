@@ -84,9 +84,9 @@ Request BenchClient::request(unsigned lease) {
   return r;
 }
 
-// Returns when the next acquisition should begin. With a rate, that is a time of the schedule, even
-// if it has passed, so the delay counts as latency. Otherwise a slow store would get fewer requests
-// just while it is slow (coordinated omission).
+// Returns when the next acquisition should begin. With --rate, that is the scheduled time, even if
+// it has passed, so that the delay counts as latency. If each client waited for the store instead,
+// a slow store would get fewer requests exactly while it is slow (coordinated omission).
 std::optional<Deadline> BenchClient::next_start() {
   if (arena_.plan.rate == 0) return Clock::now();
   const std::uint64_t n = requested_++ * arena_.plan.clients + id_;

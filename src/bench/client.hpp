@@ -7,7 +7,7 @@
 namespace dlock::bench {
 
 // Runs one client: a thread with its own Backend that acquires and releases, or renews, until the
-// arena is over. It leaves no lock held, if it can reach the store.
+// arena is over. At its end it releases its locks, if it can reach the store.
 void work(Arena&, unsigned client);
 
 // key_of() returns the key of this client, keys_of() every key that a scenario uses.

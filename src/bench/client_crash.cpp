@@ -22,7 +22,7 @@ Request request(const Plan& plan, const Target& target) {
 }
 
 // The forked process: it writes "+TOKEN DEADLINE" or an error, renews the lease until it is killed,
-// and writes such a line for each renewal.
+// and writes the same kind of line for each renewal.
 [[noreturn]] void hold(const Plan& plan, const Target& target, int to) {
   const auto report = [to](const std::string& line) {
     (void)!::write(to, line.data(), line.size());

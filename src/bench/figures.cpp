@@ -6,7 +6,8 @@
 namespace dlock::bench {
 namespace {
 
-// Returns a number with three digits. It has a fraction only if the whole part has fewer.
+// Returns a number with at least three digits. It has a fraction only if its whole part has fewer
+// than three digits.
 std::string three(double v) {
   return v < 9.995   ? fmt::format("{:.2f}", v)
          : v < 99.95 ? fmt::format("{:.1f}", v)

@@ -35,14 +35,14 @@ struct Figures : Ledger::Tally {
   std::string skipped;  // why nothing was measured
 
   double seconds = 0;
-  std::uint64_t grants = 0;    // renew: renewals
+  std::uint64_t grants = 0;    // in scenario renew: renewals
   std::vector<double> rounds;  // grants_per_s of each repeat
   std::array<Histogram, latencies> latency;
   Nanoseconds rtt{};
   std::vector<std::uint64_t> per_client;
   std::uint64_t requests = 0, wakeups = 0, errors = 0, starved = 0;
   bool wakes = false;          // false: waiters poll, so wake-ups mean nothing
-  Nanoseconds longest_wait{};  // waiters at the end count, too
+  Nanoseconds longest_wait{};  // includes clients that still waited at the end
   std::string first_error;
   Duration renew_every{};  // scenario renew: the renewal interval of one lease
   std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
@@ -68,7 +68,7 @@ struct Report {
   std::vector<std::string> servers;
   std::vector<std::string> notes;
   std::vector<std::string> left;  // what could not be removed
-  int signal = 0;                 // ended early by it
+  int signal = 0;                 // the signal that ended the benchmark early; 0: none
   bool violated() const noexcept;
   bool without_samples() const noexcept;  // whether a run has no samples
 };

@@ -24,8 +24,8 @@ void improve(std::uint64_t& extreme, std::uint64_t value, Better better) noexcep
 
 Histogram::Histogram() : counts_(buckets) {}
 
-// Returns the bucket of `v`. Below 64 the bucket is v. Above, the power of two and the six bits
-// after the leading bit give the bucket.
+// Returns the bucket of `v`. Below 64 the bucket is v. From 64 on, the position of the leading bit
+// and the six bits after it give the bucket.
 std::size_t Histogram::index(std::uint64_t v) noexcept {
   const unsigned width = static_cast<unsigned>(std::bit_width(v));
   if (width <= sub_bits) return v;

@@ -12,11 +12,11 @@ namespace dlock::bench {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-// A histogram of durations from 1 ns to 2^42 ns (73 min; longer ones count as 2^42), after Tene's
-// HdrHistogram. The width of a bucket grows with the value: there are 64 buckets per power of two.
-// So percentile(), which returns the middle of a bucket, is at most 1/128 = 0.8 % off. Min and max
-// are exact. It takes 20 KiB for any number of samples. Several threads may call record() at once.
-// Call the other functions when all recording is over.
+// A histogram of durations from 1 ns to 2^42 ns (73 min; longer durations count as 2^42), after
+// Tene's HdrHistogram. The width of a bucket grows with the value: there are 64 buckets per power
+// of two. So percentile(), which returns the middle of a bucket, is at most 1/128 = 0.8 % off. Min
+// and max are exact. A histogram takes 20 KiB for any number of samples. Several threads may call
+// record() at once. Call the other functions when all recording is over.
 class Histogram {
  public:
   Histogram();

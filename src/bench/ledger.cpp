@@ -50,9 +50,10 @@ void Ledger::check_exclusion(unsigned client, const Lease& lease, Deadline at) {
                    against->client, against->token, static_cast<char>(against->mode)));
 }
 
-// Shared holders may note their grants in another order than the store's. So the token of a shared
-// grant must be above the tokens noted before its request, and above those of all exclusive grants.
-// An exclusive grant comes when all others have ended, so its token must be above all others.
+// Clients that share the key may note their grants in another order than the store granted them. So
+// the token of a shared grant need only be above the tokens that were noted before its request, and
+// above the tokens of all exclusive grants. An exclusive grant comes when all other holds have
+// ended, so its token must be above all other tokens.
 void Ledger::check_token(const Client& c, unsigned client, const Lease& lease) {
   const FencingToken floor =
       lease.mode == Mode::exclusive ? newest_ : std::max(c.floor, newest_exclusive_);

@@ -13,18 +13,20 @@
 
 namespace dlock::bench {
 
-// The record of all holds of one key. Its clients write it at the time of the event, and it does
-// not rely on the store. A client notes a grant after its reply, and the end before its release
-// request. So two holds that overlap here did overlap. Thread-safe; never waits for a store.
+// The record of all holds of one key. The clients of the key write it at the time of each event, so
+// it does not rely on the store. A client notes a grant after the reply that grants it, and the end
+// of a hold before it requests the release. So two holds that overlap in the ledger did overlap.
+// Thread-safe; never waits for a store.
 class Ledger {
  public:
   struct Tally {
     // Grants during a conflicting hold that had not passed its deadline.
     std::uint64_t overlaps = 0;
     std::uint64_t inversions = 0;  // tokens that are too low
-    // Holds that went on past their own deadline, as the next holder found. They are no overlaps.
+    // Holds that were past their own deadline when the next holder got the lock. They do not count
+    // as overlaps.
     std::uint64_t late = 0;
-    // The most grants to clients that had asked later than one waiting client.
+    // The largest number of grants that later requests got while one client waited.
     std::uint64_t max_overtakes = 0;
     std::string first_violation;  // the first overlap or inversion, as text
 
@@ -36,8 +38,8 @@ class Ledger {
 
   void requested(unsigned client, Deadline at);
   void gave_up(unsigned client);
-  // `at`: the time of the reply. If this client was waiting, it returns the hand-off: the time
-  // since the end that made room for this grant.
+  // `at`: the time of the reply. If this client already waited when the end of another hold made
+  // room for it, returns the hand-off: the time since that end.
   std::optional<Nanoseconds> granted(unsigned client, const Lease& lease, Deadline at);
   void ending(unsigned client, Deadline at);
 
@@ -68,7 +70,7 @@ class Ledger {
   std::vector<Client> clients_;
   const unsigned limit_;
   std::vector<Hold> holds_;
-  std::deque<Deadline> room_;  // ends that made room which no client has taken yet
+  std::deque<Deadline> room_;  // the ends of holds whose place no client has taken yet
   FencingToken newest_ = 0, newest_exclusive_ = 0;
   Tally tally_;
   std::atomic<bool> violated_{false};

@@ -15,7 +15,8 @@ std::string csv_of(const Report&);
 // One page that loads no other file.
 std::string html_of(const Plan&, const Report&, std::string_view version);
 
-// The tables of text and HTML. Text fits 80 columns; JSON and CSV have the other figures.
+// The tables of the text and HTML reports. The text fits into 80 columns; JSON and CSV have the
+// figures that are left out here.
 struct Table {
   std::string title;
   Row groups;  // shown above `head`; neighbours with the same text are merged; empty: no groups

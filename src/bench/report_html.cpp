@@ -44,8 +44,8 @@ std::string escaped(std::string_view text) {
 
 // ---- charts ------------------------------------------------------------------------------------
 
-// A logarithmic axis of times, from the power of ten below the smallest value to the one above the
-// largest.
+// A logarithmic axis of times, from the power of ten below the smallest value to the power of ten
+// above the largest.
 class TimeAxis {
  public:
   TimeAxis(double least_ns, double most_ns) {
@@ -128,8 +128,8 @@ std::string rates(std::string_view title, const std::vector<Series>& all) {
       title, all, [](const Figures& f) { return f.grants_per_s(); }, rate);
 }
 
-// Draws latency by percentile. The axis stretches towards 100 %: each halving of the remaining
-// samples takes the same width.
+// Draws latency by percentile. The horizontal axis stretches towards 100 %: 0 to 50 %, 50 to 75 %
+// and 75 to 87.5 % of the samples have the same width, and so on.
 std::string distribution(std::string_view title, const std::vector<Series>& all, Latency l) {
   constexpr double most_halvings = 13.3;  // the axis ends at 99.99 % of the samples
   double least = 1e18, most = 0;
@@ -201,7 +201,7 @@ std::string timeline(std::string_view title, const std::vector<Series>& all) {
 
 std::string charts(const Report& r, Scenario scenario) {
   std::vector<Series> all;
-  std::vector<std::string> names;  // each has its colour on the whole page
+  std::vector<std::string> names;  // each keeps its colour on the whole page
   for (const Figures& f : r.runs) {
     auto name = std::find(names.begin(), names.end(), target_name(f));
     if (name == names.end()) name = names.insert(names.end(), target_name(f));

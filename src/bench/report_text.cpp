@@ -35,7 +35,7 @@ constexpr unsigned alone = in(Scenario::uncontended), renewing = in(Scenario::re
                    contention = in(Scenario::handoff) | in(Scenario::shared) | in(Scenario::limit);
 
 struct Column {
-  unsigned scenarios;            // that have it
+  unsigned scenarios;            // the scenarios with this column
   std::string_view group, head;  // the two lines of a heading
   std::string (*cell)(const Figures&);
 };
@@ -92,7 +92,8 @@ Ranking ranking(const Report& r, Scenario s) {
   return order;
 }
 
-// Returns what a comparison with servers cannot show.
+// Returns a remark for a table that compares locks of this machine alone with servers; empty: the
+// table does not.
 std::string unlike_servers(const Plan& p, const Ranking& order) {
   std::string names;
   std::size_t local = 0;

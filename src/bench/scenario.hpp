@@ -38,10 +38,10 @@ struct Measurement {
   std::uint64_t ops = 0;  // how many grants to measure instead of a duration; 0: use the duration
   Duration hold_for{};
   // Grants that all clients together request per second. 0: each client requests the next grant
-  // when it has finished the last (closed loop).
+  // when it has released the previous one (closed loop).
   std::uint64_t rate = 0;
   unsigned repeat = 1;
-  std::string prefix;   // of every key in the store
+  std::string prefix;   // the prefix of every key in the store
   Duration progress{};  // the interval of progress lines on stderr; 0: no lines
 };
 

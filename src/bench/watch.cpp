@@ -17,7 +17,7 @@ Signals::Signals() {
   for (const int s : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
     struct sigaction now {};
     ::sigaction(s, nullptr, &now);
-    if (now.sa_handler != SIG_IGN) ::sigaddset(&set, s);  // nohup(1) set it to be ignored
+    if (now.sa_handler != SIG_IGN) ::sigaddset(&set, s);  // nohup(1) sets SIG_IGN
   }
   ::pthread_sigmask(SIG_BLOCK, &set, &before_);
   fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands. Each function takes options that parse() has checked, prints its result on stdout
-// and returns how dlock ends. If it returns an Error, the caller prints it, and its code decides
-// the exit status. All of them run on the main thread, before any other thread exists.
+// and returns how dlock ends. If it returns an Error, the caller prints the Error, and the Error's
+// code decides the exit status. All commands run on the main thread, before any other thread
+// exists.
 #pragma once
 #include "cli/options/options.hpp"
 #include "report/outcome.hpp"

@@ -16,8 +16,8 @@
 namespace dlock::cli {
 namespace {
 
-// Our parent, or the leader of our process group if that is an ancestor. Any other leader is a
-// neighbour in a pipeline, which may end at any moment.
+// Returns the leader of our process group if it is an ancestor, else our parent. A leader that is
+// no ancestor is a neighbour in a pipeline, and may end at any moment.
 std::optional<run::ProcessStat> default_caller() {
   const auto leader = run::process_stat(::getpgrp());
   if (leader && leader->id.pid != ::getpid() && run::is_ancestor(leader->id)) return leader;
@@ -63,7 +63,7 @@ Result<run::Outcome> command_acquire(const AcquireOptions& o) {
   const auto keeping = o.hold ? Keeping::dlock : o.keep ? Keeping::keeper : Keeping::nobody;
   TRY(plan, make_plan(o, store, keeping));
 
-  // If the handle was not printed, nobody can renew or release with it. So dlock releases the lock
+  // If the handle was not printed, nobody can renew or release the lock. So dlock releases the lock
   // on the connection that acquired it, and exits with 125. If the release fails too, a message
   // says so, and the lease ends by its --ttl.
   bool have = false;

@@ -54,7 +54,7 @@ bench::Target target_of(Store store, const BenchOptions& o, std::string backend,
 // Makes one target for each backend and recipe. `all` stands for every recipe of the backend.
 Result<std::vector<bench::Target>> targets_of(const BenchOptions& o) {
   std::vector<bench::Target> targets;
-  std::vector<std::pair<std::string_view, unsigned>> families;  // and its number of backends
+  std::vector<std::pair<std::string_view, unsigned>> families;  // each with its number of backends
   std::vector<std::string_view> used;                           // recipes of at least one backend
   std::vector<Store> stores;
   const auto& urls = o.backends;
@@ -124,7 +124,8 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
   return notes;
 }
 
-// Returns "redis: 7.0.15" from the doctor's findings. A version of several servers occurs once.
+// Returns "redis: 7.0.15" from the doctor's findings. A version that several servers have is shown
+// once.
 std::string server_of(const std::string& backend, const std::vector<Finding>& found) {
   std::string versions;
   for (const Finding& f : found)
@@ -152,8 +153,9 @@ void add_servers(const bench::Plan& plan, bench::Report& report) {
   }
 }
 
-// The page of --html, opened before anything is measured, so that no hours are lost to a wrong
-// name. The old page stays until the new page is complete. If none is made, no file is left.
+// The page of --html. It is opened before anything is measured, so that a wrong name does not cost
+// hours. The old page stays until the new page is complete. If no new page is made, no new file is
+// left.
 class Page {
  public:
   explicit Page(std::string path) : path_(std::move(path)) {
@@ -166,7 +168,8 @@ class Page {
     const std::string parent = slash == path_.npos ? "." : path_.substr(0, slash + 1);
     directory_.reset(::open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
-  // Remove only our file, where it was made: somebody may have moved it or its directory.
+  // Removes only our file, and only from the directory in which it was made, because somebody may
+  // have moved the file or the directory.
   ~Page() {
     if (!file_ || written_ || existed_ || !directory_) return;
     const std::string name = path_.substr(path_.rfind('/') + 1);
@@ -180,7 +183,7 @@ class Page {
   Page(const Page&) = delete;
   Page& operator=(const Page&) = delete;
 
-  // Call it directly after the construction.
+  // Call it directly after the constructor, because it reads errno.
   Result<void> opened(const BenchOptions& o) const {
     if (path_.empty()) return {};
     const char* const why = errno == ENXIO ? "this FIFO has no reader" : std::strerror(errno);

@@ -72,8 +72,8 @@ std::string names_of(Verbs wanted) {
 }
 
 // Returns every option that a file may set, as TOML. First come the options that are set, with
-// value and source. Then the others follow as comments with their defaults; options of the most
-// commands come first. Passwords in URLs are redacted. No secret file is read.
+// value and source. Then the other options follow as comments with their defaults; options that
+// more commands read come first. Passwords in URLs are redacted. No secret file is read.
 std::string config_text(const ConfigOptions& o) {
   std::string text;
   std::map<Verbs, std::string> unset;  // the key: which commands read these options

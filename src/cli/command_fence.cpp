@@ -9,7 +9,7 @@ namespace dlock::cli {
 
 Result<run::Outcome> command_fence(const FenceOptions& o) {
   const std::string path(o.state);
-  auto name = Key::parse(path.substr(path.rfind('/') + 1));  // the name for the key in messages
+  auto name = Key::parse(path.substr(path.rfind('/') + 1));  // messages show it as the key
   if (!name)
     return fail(
         Errc::usage,

@@ -28,7 +28,7 @@ run::Outcome printed(const std::string& text) {
   return done ? ended(status_ok) : failed(done.error());
 }
 
-// `help`: the word may also have been meant as the name of a manual page.
+// `help`: the user may also have meant the name of a manual page.
 run::Outcome unknown_verb(std::string_view name, bool help = false) {
   std::string message;
   // Names that other programs use for our commands.
@@ -75,9 +75,9 @@ std::optional<Output> version_form(char** words) {
   return std::nullopt;
 }
 
-// Answers `dlock help`, `--help`, `-h`, `version`, `--version` and `-V`. A single letter must stand
-// alone: in `dlock -h db1` the user means a host, as with redis-cli. Help with status 0 would hide
-// the mistake.
+// Answers `dlock help`, `--help`, `-h`, `version`, `--version` and `-V`. An option of a single
+// letter must be the only word: in `dlock -h db1` the user means a host, as with redis-cli. Help
+// with status 0 would hide the mistake.
 run::Outcome about_itself(int argc, char** argv) {
   const std::string_view name = argv[1];
   if (name == "help" && argc == 3) {
@@ -141,7 +141,7 @@ run::Outcome command(int argc, char** argv, Options& options) {
     if (const auto done = print(json_of_answer(options, outcome)); !done)
       return failed(done.error());
   const run::Outcome end = outcome ? *outcome : failed(outcome.error());
-  // the cause may be secrets that were meant for another server
+  // dlock may have sent no secret, because the secrets in the files are for another server
   if (!end.by_signal && end.value == status_denied && options.verbosity == 0)
     if (const std::string text = unused_secrets(options); !text.empty()) say_warning(text);
   return end;

@@ -26,8 +26,8 @@ std::vector<HolderView> holders_in(const View& view) {
   return view && *view ? (*view)->holders : std::vector<HolderView>{};
 }
 
-// Returns whether the store did not reply: a second request would take as long again. Any other
-// error, such as an unreadable record, does not prevent the removal.
+// Returns whether the store did not reply. Then dlock sends no second request, which would take as
+// long again. Any other error, such as an unreadable record, does not prevent the removal.
 bool unanswered(const View& view) { return !view && retryable(view.error().code); }
 
 // ---- --force -----------------------------------------------------------------------------------
@@ -43,8 +43,8 @@ bool confirmed(std::string_view question) {
   return first == 'y' || first == 'Y';
 }
 
-// For --force without a holder: shows the holders. At a terminal the user chooses a holder by its
-// token; elsewhere nothing is changed.
+// For --force without --token or --yes: shows the holders. At a terminal the user chooses a holder
+// by its token. Without a terminal nothing is changed.
 Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore& opened) {
   TRY(view, opened.backend->inspect(key));
   TRY_VOID(print(text_of_key(view ? *view : free_key(key), opened)));
@@ -76,7 +76,7 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
 }
 
 // Returns what a removed holder may still do. Its dlock learns of the removal at once or with its
-// next renewal. Without the store that dlock stops the job before the lease would have ended.
+// next renewal. If it cannot reach the store, it stops the job before the lease would have ended.
 std::string still_runs(const HolderView& h, bool freed) {
   const std::string job =
       h.who.host.empty() ? "its job" : fmt::format("its job on {}", printable(h.who.host));
@@ -89,7 +89,8 @@ std::string still_runs(const HolderView& h, bool freed) {
   return fmt::format("removed; {} {}; the next holder may start now", job, may);
 }
 
-// Removes the holders of a view that was taken just before. Prints what they may still do.
+// Removes the holders, and prints what they may still do. `before`: a view that was taken just
+// before.
 Result<Released> force(const ReleaseOptions& o, const OpenStore& opened, const Key& key,
                        std::optional<FencingToken> token, const View& before) {
   auto removed = opened.backend->force_release(key, token);
@@ -109,7 +110,8 @@ Result<Released> force(const ReleaseOptions& o, const OpenStore& opened, const K
 
 constexpr Duration first_pause = 50ms, last_pause = 500ms;
 
-// A holder asks its store before its lease ends; a holder that watches learns of it at once.
+// A holder with a lease learns of the request before its lease ends; a holder without a lease
+// learns of it at once.
 void say_asked(const Key& key, const HolderView& h) {
   const std::string within =
       h.remaining ? " within " + format_duration(std::chrono::ceil<std::chrono::seconds>(
@@ -124,9 +126,9 @@ std::string still_holds(const HolderView& h, const Key& key, Duration waited) {
                      printable(key.text()), format_duration(waited));
 }
 
-// Waits until no revoked holder has the key. When the time is over: 75, or 69 if the last request
-// got no reply, or if there is no holder but the store has lost its grants since. `revoked`: the
-// holders before the request.
+// Waits until no revoked holder has the key. `revoked`: the holders before the request. If a
+// revoked holder still has the key when the time is over, the status is 75. It is 69 if the last
+// request got no reply, or if there is no such holder but the store has lost a grant meanwhile.
 Result<run::Outcome> wait_for_end(const ReleaseOptions& o, const OpenStore& opened, const Key& key,
                                   std::vector<FencingToken> revoked, Deadline began,
                                   run::WaitLine& line) {

@@ -33,7 +33,7 @@ void line(Lines& lines, std::string_view about, std::string_view what) {
   if (!what.empty()) lines.emplace_back(about, what);
 }
 
-// Returns the same lines as JSON, with _ for spaces in names and with times as numbers.
+// Returns the lines as JSON, with _ for spaces in names, and with times as numbers.
 std::string json_text(const Lines& lines, const run::Plan& plan) {
   nlohmann::ordered_json j;
   j["keys"] = {printable(plan.request.key.text())};
@@ -92,9 +92,11 @@ std::string_view descendants(run::Descendants what) {
   return "left alone when the command has ended, without the lock; until then they end with it";
 }
 
-// Adds the times of a lease, which count from the sending of the last request that got a reply.
+// Adds the times of a lease. They count from the moment when dlock sent the last request that got a
+// reply.
 void leased(Lines& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
-  // The earliest possible end, because the store cannot have begun to count before that time.
+  // The earliest possible end in the store, because the store cannot have begun to count before
+  // that moment.
   const Duration free_at = recipe.proven_lifetime ? t.proven : ttl;
   const Duration kill_at = t.proven - t.margin, end_at = kill_at - t.kill_after;
   line(text, "renewed",
@@ -125,8 +127,8 @@ void attached(Lines& text, bool releases) {
                 : "not before the job and all of its descendants are dead, or a --force");
 }
 
-// `run --explain`: prints when things would happen, and what the recipe guarantees and does not. It
-// opens the backend to learn its address, but sends no request.
+// `run --explain`: prints when things would happen, and what the recipe does and does not
+// guarantee. It opens the backend to learn its address, but sends no request.
 Result<void> explain(const RunCommandOptions& o, const Store& store, const run::Plan& plan) {
   TRY(backend, store.open(plan.timing.op_timeout, -1));
   TRY(after_restart, backend->after_restart(plan.request));

@@ -19,8 +19,8 @@ namespace dlock::cli {
 Result<Handle> require_handle(const GrantOptions&, const Store&);
 
 // Some locks can be renewed and released only by the process behind `acquire --keep`. The `extra`
-// field of their handles names the socket of that process. That process calls keeper_extra(), which
-// returns the field; `name` is the name of the socket.
+// field of their handles names the socket of that process. keeper_extra() returns this field for
+// the socket `name`; only that process calls it.
 std::string keeper_extra(const std::string& name);
 // Asks the keeper of the handle. nullopt: the handle has no keeper, so ask the store.
 Result<std::optional<run::KeeperAnswer>> query_keeper_of(const Handle&, std::string_view what);

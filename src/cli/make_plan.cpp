@@ -30,9 +30,9 @@ Result<void> check_recipe(const TakingOptions& o, const Traits& t, const Request
               fmt::format("{}: {}", display_name(o, refused->option), refused->why));
 }
 
-// If one session must last for ttl and lock-delay together, a long lock-delay leaves too little of
-// the ttl that dlock can prove. The message names the longest lock-delay that fits, to a hundredth
-// of a second.
+// If one session must last for ttl and lock-delay together, a long lock-delay leaves too small a
+// part of the ttl for which dlock can prove that it holds the lock. The message names the longest
+// lock-delay that fits, to a hundredth of a second.
 Result<void> check_lock_delay(const TakingOptions& o, const Store& store,
                               const run::TimingOptions& options) {
   const auto fits = [&](Duration delay) {
@@ -56,12 +56,13 @@ Result<void> check_lock_delay(const TakingOptions& o, const Store& store,
                   store.url.item("tick") ? "" : ", or say the servers' tickTime with ?tick="));
 }
 
-// Computes the times and checks them. For a detached lease only the shortest ttl is checked: just
-// `dlock renew` renews it, so the start rule does not apply.
+// Computes the times and checks them. For a detached lease it checks only that the ttl is not too
+// short. Only `dlock renew` renews such a lease, so the start rule does not apply.
 Result<run::Timing> resolve_timing(const TakingOptions& o, const Store& store, Keeping keeping) {
   const Traits& t = *store.traits;
   const bool detached = keeping == Keeping::nobody;
-  // If a lock can outlive its process, kept locks and the locks of handles are leases, too.
+  // If a recipe's locks can outlive their process, the locks of keepers and of handles are leases,
+  // too.
   const bool leased =
       t.liveness != Liveness::process || (t.detached && (keeping == Keeping::keeper || o.handle));
   if (detached || leased) TRY_VOID(check_ttl(o, store));
@@ -72,7 +73,8 @@ Result<run::Timing> resolve_timing(const TakingOptions& o, const Store& store, K
       run::plan_timing(options, t.proven_of(o.ttl, o.lock_delay, store.url),
                        !detached && leased ? run::EndsBy::lease : run::EndsBy::descriptor);
   if (timing) return timing;
-  // plan_timing names options. If all values came from the environment, add the variables.
+  // The message of plan_timing() names options. If no value came from the command line, add the
+  // names of the variables.
   std::string flags, variables;
   for (const std::string_view name : {"ttl", "op-timeout", "kill-after"})
     if (given(o, name))

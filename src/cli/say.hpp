@@ -2,8 +2,8 @@
 // The two outputs of dlock: messages on stderr, results on stdout.
 //
 // `acquire --output env` prints lines for `eval`. A shell evaluates an empty text with success, so
-// the script would go on without the lock. So when no grant can be printed, the output is `(exit
-// N)` with N other than 0.
+// the script would go on without the lock. So if dlock cannot print a grant, it prints `(exit N)`,
+// and N is not 0.
 #pragma once
 #include <string_view>
 #include "core/error.hpp"
@@ -11,7 +11,7 @@
 
 namespace dlock::cli {
 
-// Prints "dlock: <message> " in one write(2), so that lines of several processes do not mix.
+// Prints the line "dlock: MESSAGE" in one write(2), so that lines of several processes do not mix.
 void say(std::string_view message);
 void say_warning(std::string_view message);  // with level "warning" in JSON
 
@@ -26,8 +26,8 @@ Result<void> print(std::string_view text);
 
 // Opens a substitute for each closed descriptor of 0, 1 and 2, so that no file of ours gets that
 // number and receives messages. The substitute of 0 cannot be read and those of 1 and 2 cannot be
-// written, so programs still notice the closed descriptor. Do not call it before run/ has taken
-// over: run/ passes the job the descriptors that dlock was started with.
+// written, so programs still notice the closed descriptor. Do not call it in a command that starts
+// a job, because run/ passes to the job the descriptors with which dlock was started.
 void fill_closed_descriptors();
 
 // Errc::usage unless stdout is open for writing.

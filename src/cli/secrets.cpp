@@ -48,8 +48,8 @@ std::uint16_t usual_port(const Url& url) {
   return 0;
 }
 
-// Returns the servers' addresses, sorted, together with the addresses that the URL gives them; or
-// the path of a socket.
+// Returns HOST:PORT of each server, or else the path of a socket, and the value of ?hostaddr=;
+// sorted.
 std::vector<std::string> places(const Url& url) {
   std::vector<std::string> all;
   const std::uint16_t usual = usual_port(url);
@@ -68,7 +68,8 @@ bool counts(const Given& g, const Url& url) {
   return own && own->scheme == url.scheme && own->user == url.user && places(*own) == places(url);
 }
 
-// The first that is set of: flag, variable, table of a file.
+// Returns the value of the first source that sets the option. The order is: flag, variable, table
+// of a file.
 const Given* value_for(const StoreOptions& o, std::string_view option, const Url& url) {
   for (const Given& g : o.values)
     if (g.option->name == option && counts(g, url)) return &g;
@@ -140,7 +141,7 @@ Result<Secrets> find_secrets(const StoreOptions& o, const Store& store) {
   const auto is_flag = [](const Given* g) { return g && g->source == Source::flag; };
   for (const auto& [option, item, to] : tls_values)
     if (const Given* g = given(option); g && (is_flag(g) || !url.item(item))) s.*to = g->value;
-  // in libpq's name, or in dlock's
+  // the item has libpq's name or dlock's
   const std::string_view item = url.item("sslkey") ? "sslkey" : "tls_key";
   const bool of_url = s.tls_key.empty();
   if (const std::string key{of_url ? url.item(item).value_or("") : s.tls_key}; !key.empty())
@@ -150,7 +151,7 @@ Result<Secrets> find_secrets(const StoreOptions& o, const Store& store) {
                                                         : display_name(*given("tls-key")),
                                                  safe.error().message));
   s.tls_insecure = given("tls-insecure") != nullptr;
-  // The first that is set of: flag, URL, the rest.
+  // The first source that sets the option counts. The order is: flag, URL, the other sources.
   const auto read = [&](std::string_view option, std::string_view name, const std::string& in_url,
                         std::string& path, auto reader, std::string& to) -> Result<void> {
     const Given* g = given(option);

@@ -22,15 +22,15 @@ void warn(const StoreOptions& o, const Store& s) {
   const auto about_url = [&](std::string_view text) {
     if (!text.empty()) say_warning(fmt::format("{}: {}", s.called, text));
   };
-  // No warning about secrets in cron's mail, line by line, and none about a variable, which is
-  // harder to see.
+  // Without a terminal do not warn about a password, because cron would mail the same line after
+  // each run. Never warn about a password in a variable, which is harder to see.
   const bool tty = ::isatty(STDERR_FILENO) != 0, doctor = given(o, "doctor");
   if (!s.url.password.empty() && given_by_flag(o, "backend") && (doctor || tty))
     about_url(fmt::format("a password in a URL is easily seen by others ({})", s.url.redacted()));
   if (s.traits->legacy)
     say_warning(
         fmt::format("{}, recipe {}: {}", s.traits->family, s.traits->recipe, s.traits->weakness));
-  // The doctor has a row of its own.
+  // The doctor shows this in a row of its own.
   if (tty && !doctor && s.factory->access && (!s.url.user.empty() || !s.secrets.auth.empty()))
     about_url(s.factory->access(s.url).in_clear);
   const bool locks = !given(o, "explain") &&
@@ -70,8 +70,8 @@ Result<Store> choose_store(const StoreOptions& o) {
   const bool url_decides = !given_by_flag(o, "recipe") && url->item("recipe");
   const std::string_view recipe = url_decides ? std::string_view{} : o.recipe;
   const auto choice = choose(*url, recipe);
-  // If only the recipe is wrong, blame it: try the URL alone. The wrong part decides the name in
-  // the message and the exit status.
+  // Try the URL alone, to learn whether only the recipe is wrong. The wrong part decides the name
+  // in the message and the exit status.
   if (!choice)
     return wrong(!recipe.empty() && choose(*url, {}) ? "recipe" : "backend", choice.error());
   Store store{.url = std::move(*url),

@@ -20,8 +20,7 @@ struct Store {
   SecretFiles files;  // the files that the URL names
   Secrets secrets;
 
-  // "--backend" or "DLOCK_BACKEND": the name to blame for errors in the URL that only prepare()
-  // finds
+  // "--backend" or "DLOCK_BACKEND": where the URL comes from, for errors that only prepare() finds
   std::string called;
   Errc blame;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The clock of dlock. Every decision uses CLOCK_BOOTTIME, which also counts the time that a machine
 // spends suspended: a lease on a server goes on during a suspend. dlock never uses
-// std::chrono::steady_clock (CLOCK_MONOTONIC), which stands still then. Any thread may call these
-// functions.
+// std::chrono::steady_clock (CLOCK_MONOTONIC), which stands still during a suspend. Any thread may
+// call these functions.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -26,7 +26,7 @@ struct Clock {
   }
 };
 
-// A time after which dlock must not rely on a lease any more, or must have acted.
+// dlock may rely on a lease until this time, or must act before this time.
 using Deadline = Clock::time_point;
 inline constexpr Deadline no_deadline = Deadline::max();
 
@@ -41,10 +41,10 @@ constexpr Deadline later(Deadline t, Duration by) noexcept {
   return t > no_deadline - step ? no_deadline : t + step;
 }
 
-// drift() returns the part of a ttl that is lost, because clocks run at different rates
-// and values are rounded: 1 % + 2 ms, the figures of the Redlock specification. lease_end() returns
-// the end of a lease that was requested at `sent`, a time read before the request left. All ends of
-// leases come from lease_end().
+// drift() returns the part of a ttl on which dlock does not rely, because clocks run at different
+// rates and values are rounded. It is 1 % + 2 ms, as in the Redlock specification. lease_end()
+// returns the end of a lease that was requested at `sent`, a time read before the request left. All
+// ends of leases come from lease_end().
 constexpr Duration drift(Duration ttl) noexcept { return ttl / 100 + std::chrono::milliseconds{2}; }
 constexpr Deadline lease_end(Deadline sent, Duration ttl) noexcept {
   return later(sent, ttl - drift(ttl));
@@ -60,8 +60,8 @@ constexpr Duration usual_op_timeout(Duration proven) noexcept {
   return std::min<Duration>(std::chrono::seconds{5}, proven / 6);
 }
 
-// Returns the wall clock, for display and as the lower bound of new fencing tokens. dlock never
-// compares it with the clock of another machine.
+// Returns the wall clock in microseconds since 1970, for display and as the lower bound of new
+// fencing tokens. dlock never compares it with the clock of another machine.
 inline std::int64_t wall_micros() noexcept {
   timespec t{};
   ::clock_gettime(CLOCK_REALTIME, &t);

@@ -32,17 +32,17 @@ std::string_view take_digits(std::string_view& text) noexcept {
   return digits;
 }
 
-// Returns whole.fraction * unit in microseconds, computed in integers. If the result is more than
-// `longest`, it is any number above `longest`.
+// Returns whole.fraction * unit in microseconds, computed in integers. If that is more than
+// `longest`, returns some number above `longest`.
 std::int64_t times(std::string_view whole, std::string_view fraction, std::int64_t unit) noexcept {
   std::int64_t count = 0;
   for (const char c : whole) {
     count = count * 10 + (c - '0');
     if (count > longest / unit) return longest + 1;
   }
-  // Long multiplication, last digit first. After each step `part` contains the microseconds of the
-  // digits so far. `first` is the first decimal digit of a microsecond, which alone decides the
-  // rounding.
+  // Multiplies digit by digit, last digit first. After each step `part` contains the whole
+  // microseconds of the digits so far, and `first` is the decimal digit after them. Only `first`
+  // decides whether the result is rounded up.
   std::int64_t part = 0, first = 0;
   bool something = false;
   for (std::size_t i = fraction.size(); i > 0; --i) {

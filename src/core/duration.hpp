@@ -10,10 +10,10 @@
 namespace dlock {
 
 // Parses `30`, `.5`, `500ms`, `90s`, `5m`, `1h30m`, `1.5h`, `2d`, `1w`. A bare number is seconds.
-// The units are ms s m h d w in lower case, and a number may have decimals. A compound has no
-// spaces. Everything else is Errc::usage, also a negative number, an exponent and more than 100
-// years (36525 days). The message names the text and what is allowed. Each number is rounded to the
-// nearest microsecond, but a number above zero never becomes zero.
+// The units are us ms s m h d w in lower case, and a number may have decimals. A compound has no
+// spaces. Everything else is Errc::usage, including a negative number, an exponent and more than
+// 100 years (36525 days). The message names the text and what is allowed. Each number is rounded to
+// the nearest microsecond, but a number above zero never becomes zero.
 Result<Duration> parse_duration(std::string_view text);
 
 // Formats for people: "250us", "480ms", "1.5s", "31m04s", "2h05m", "3d04h". A last part of zero is
@@ -21,7 +21,8 @@ Result<Duration> parse_duration(std::string_view text);
 // text has at most 8 characters.
 std::string format_duration(Duration d);
 
-// Rounds up instead: for a limit that a user may type, so that the typed value is not too small.
+// Does the same, but rounds up. A user may type the shown limit as a value, and the value must not
+// be too small.
 std::string format_duration_up(Duration d);
 
 // Rounds down.

@@ -14,9 +14,9 @@ namespace dlock {
 enum class Errc {
   usage,          // the request is invalid: change the command line
   config,         // configuration file, environment or secret file is wrong
-  denied,         // authentication, permission or TLS verification refused
+  denied,         // authentication, permission or TLS verification failed
   cannot_create,  // the state directory, file or table cannot be created
-  unavailable,    // not reachable now, nothing was changed: try again
+  unavailable,    // the store is not reachable now; nothing was changed: try again
   timed_out,      // the outcome is unknown: the request may have been carried out
   protocol,       // malformed reply of the store; the outcome is unknown
   // This process has no free descriptor or memory. Nothing was changed; waiting does not help.
@@ -47,7 +47,7 @@ tl::unexpected<Error> fail(Errc code, fmt::format_string<Values...> message, Val
 }
 inline tl::unexpected<Error> fail(Error e) { return tl::unexpected<Error>(std::move(e)); }
 
-// What an exception of the standard library means: there is no memory, or dlock has a bug.
+// Returns what an exception of the standard library means: no memory is left, or dlock has a bug.
 inline Error unexpected(const std::exception& e) {
   if (dynamic_cast<const std::bad_alloc*>(&e))
     return {Errc::exhausted, "out of memory (ulimit -v)"};
@@ -56,10 +56,10 @@ inline Error unexpected(const std::exception& e) {
 
 // TRY(name, expression): `expression` is a Result<T>. If it is an error, the enclosing function
 // returns that error; otherwise `name` is a T& that lives to the end of the block. The function
-// must return a Result, or a type to which a Result converts. TRY_VOID(expression) drops the value.
-// Both leave the error as it is: where the message must say more, write out the `if` and name what
-// was being done. TRY is two declarations and an `if`, so it cannot be the only statement of an
-// unbraced `if`.
+// must return a Result, or a type to which a Result converts. TRY_VOID(expression) does the same,
+// but ignores the value. Both return the error unchanged. If its message must say more, write the
+// `if` yourself, and name the operation in the message. TRY is two declarations and an `if`, so it
+// cannot be the only statement of an unbraced `if`.
 #define TRY(name, ...)                                                   \
   auto name##_or_error = (__VA_ARGS__);                                  \
   if (!name##_or_error) return fail(std::move(name##_or_error.error())); \

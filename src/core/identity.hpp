@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holders and waiters say about themselves, and how programs ended. dlock shows these texts,
-// and decides nothing by them. Values; any thread.
+// What holders and waiters say about themselves, and how programs ended. dlock shows these texts to
+// people, and makes no decision from them. They are values; any thread may use them.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -26,8 +26,8 @@ struct ProgramEnded {
   };
   std::int64_t at = 0;  // on the same clock as Identity::since
   RunEnd end;
-  std::vector<Process> left;  // some of the processes that lived then
-  // For people, "sshd[1216], cat[1217]", and safe to print. Empty if `left` is empty.
+  std::vector<Process> left;  // some of the processes that it left behind
+  // Returns `left` for people, "sshd[1216], cat[1217]", safe to print; empty if `left` is empty.
   std::string left_text() const;
   std::string encode() const;  // the part of an encoded Identity that holds Identity::ended
 };
@@ -40,11 +40,12 @@ struct Identity {
   std::string host;
   std::string user;  // the numeric user id, which only `host` can turn into a name
   std::int64_t pid = 0;
-  std::int64_t since = 0;  // when it sent its request: that host's wall clock in microseconds
+  std::int64_t since = 0;  // when it sent its request, by the wall clock of `host` in microseconds
   std::string reason;      // --reason
   std::string command;     // only with --publish-command
   unsigned limit = 0;      // --limit of a permit; 0: none
-  // Identifies the process even in another namespace, or if `pid` is reused. nullopt: not recorded.
+  // Identifies the process even if it is in another PID namespace, or if `pid` was reused. nullopt:
+  // not recorded.
   struct Process {
     std::uint64_t start = 0;          // clock ticks since boot (proc(5), field 22)
     std::uint64_t pid_namespace = 0;  // the inode number of /proc/PID/ns/pid

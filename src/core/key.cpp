@@ -71,7 +71,7 @@ Result<Key> key_from_store_name(std::string_view name) {
   const auto foreign = [&] {
     return fail(Errc::usage, "{} is not the stored name of a key", quoted(name));
   };
-  const auto text = percent_decode(name);  // "%~" is not an escape, so a shortened name ends here
+  const auto text = percent_decode(name);  // "%~" is not an escape, so a shortened name fails here
   if (!text) return foreign();
   auto key = Key::parse(*text);
   // Each key has exactly one name, so any other name is foreign.

@@ -21,18 +21,19 @@ class Key {
   std::string text_;
 };
 
-// Returns the name of `key` in a store, for dlock's own recipes. Each key has another name, and
-// each name is safe as a file name. Every byte outside [A-Za-z0-9._-] and a leading dot become %XX
-// (upper-case hex). If the result has more than 200 bytes, the name is its first 120 bytes (never
-// cut inside a %XX) + "%~" + the first 40 hex digits of the key's SHA-256.
+// Returns the name of `key` in a store, for dlock's own recipes. Different keys have different
+// names, and each name is safe as a file name. Every byte outside [A-Za-z0-9._-] becomes %XX
+// (upper-case hex), and so does a leading dot. If the result has more than 200 bytes, the name is
+// its first 120 bytes (never cut inside a %XX) + "%~" + the first 40 hex digits of the key's
+// SHA-256.
 std::string store_name(const Key& key);
 
-// 64 and 40 lower-case digits (FIPS 180-4).
+// Return 64 and 40 lower-case hex digits (FIPS 180-4).
 std::string sha256_hex(std::string_view bytes);
 std::string sha1_hex(std::string_view bytes);
 
-// The inverse of store_name(). Errc::usage: the name is shortened, so only the record has the full
-// key, or the name belongs to another program.
+// The inverse of store_name(). Errc::usage: the name is shortened, and only the record has the full
+// key; or the name belongs to another program.
 Result<Key> key_from_store_name(std::string_view name);
 
 }  // namespace dlock

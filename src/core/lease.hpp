@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request for a lock, and the proof that it was granted. Values; any thread.
+// A request for a lock, and the proof that the lock was granted. They are values; any thread may
+// use them.
 #pragma once
 #include <climits>
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace dlock {
 
-using FencingToken = std::uint64_t;  // each grant of a key has a greater one; 0 is never valid
+using FencingToken = std::uint64_t;  // rises with each grant of a key; 0 is never valid
 
 // Identifies a grant: by its token, or by its owner.
 using GrantId = std::variant<FencingToken, Owner>;
@@ -36,25 +37,26 @@ struct Lease {
   FencingToken token = 0;
   unsigned slot = 0;  // 0..limit-1 for a permit
   Deadline deadline = no_deadline;
-  // The lock lasts as long as a process: this one, or one that got `hold_fd` from it.
+  // The lock lasts while this process lives, or another process to which this one gave `hold_fd`.
   bool attached = false;
   // What another process needs, in addition to the owner, to renew or release a detached lease. It
   // is a secret, and part of the handle.
   std::string ticket{};
-  // ProgramEnded::encode(), or empty. A renewal puts it into the store's record, if the recipe's
-  // record has room for it, for people who inspect the lock.
+  // ProgramEnded::encode(), or empty; for people who inspect the lock. A renewal writes it into the
+  // store's record, if the records of the recipe have room for it.
   std::string ended{};
 };
 
 // A request for a lock. `owner` names one attempt to acquire. If a reply is lost, the caller
-// repeats the request with the same owner. By it the store recognises what it has done already.
+// repeats the request with the same owner. By the owner the store recognises a request that it has
+// carried out already.
 //
-// An owner must not be used again after an undo. A release, a cancellation or another undo may
-// arrive late, and would end the next grant under its owner. So once dlock has sent an undo, with
-// or without a reply, it acquires nothing more under that owner: the next attempt has a new one.
+// An owner must not be used again after an undo: a release, a cancellation or the like. An undo may
+// arrive late, and would end the next grant of the same owner. So once dlock has sent an undo, with
+// or without a reply, it acquires nothing more under that owner: the next attempt has a new owner.
 // Before that attempt dlock repeats the old owner's release until the store replies, or until the
-// ttl is over. A Waiter that undoes something by itself does the same. Then the holder is
-// Lease::owner, and not Request::owner.
+// ttl is over. A Waiter that undoes something by itself follows the same rule. After that the
+// holder is Lease::owner, and not Request::owner.
 struct Request {
   Key key;
   Owner owner;  // stays the same as long as the attempt is repeated and not undone

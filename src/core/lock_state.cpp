@@ -9,7 +9,8 @@ namespace {
 // Counts the contenders that hold at the same time, or would hold.
 struct Tally {
   std::size_t count = 0;
-  // The smallest limit of the waiters ahead. They must still be able to hold if a later one does.
+  // The smallest limit of the waiters that were let in. If a later waiter runs, too, they must
+  // still be able to hold.
   std::size_t room = SIZE_MAX;
   bool exclusive = false;
 
@@ -74,7 +75,7 @@ LockState::Answer LockState::acquire(const Acquisition& wanted, Micros now) {
   const bool queued = rank < waiters.size();
   if (!wanted.queue_only && may_run(*this, rank, wanted.mode, wanted.limit)) {
     if (fence == UINT64_MAX)
-      // The record is damaged. Token 0 would make every fence useless.
+      // The record is damaged. The next token would be 0, which would make every fence useless.
       throw std::overflow_error("no fencing token is left");
     const std::uint64_t ticket = queued ? waiters[rank].ticket : next_ticket++;
     if (queued) waiters.erase(waiters.begin() + static_cast<std::ptrdiff_t>(rank));
@@ -152,8 +153,8 @@ std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
   return tickets;
 }
 
-// Considers when each holder ends, when each waiter that may run loses its turn, and when the first
-// waiter that may not run expires, because the waiters behind it depend on it.
+// Returns the earliest of these times: a holder ends; a waiter that may run loses its turn; the
+// first waiter that may not run expires, because the waiters behind it depend on it.
 Micros LockState::free_at() const noexcept {
   Micros at = never;
   for (const Holder& h : holders) at = std::min(at, h.free_at());

@@ -5,8 +5,9 @@
 // A store keeps the value in one place under mutual exclusion. The store supplies `now` in
 // microseconds of its own clock, and the proof that a contender is dead (`vanish`). It wakes the
 // waiters that `invite` returns. If the store's clock is set back, leases last longer, and a lease
-// in its lock-delay may come back, but two conflicting owners never hold. The Lua of redis/fair is
-// the same procedure; a model test compares the two.
+// that is in its lock-delay may be in force again. But two conflicting owners never hold at the
+// same time. The Lua script of redis/fair follows the same procedure; a model test compares the
+// two.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -46,7 +47,7 @@ struct LockState {
     std::uint64_t ticket = 0;
     FencingToken token = 0;
     unsigned slot = 0;
-    Micros since = 0;     // the grant, or the last renewal
+    Micros since = 0;     // the time of the grant or of the last renewal
     Micros deadline = 0;  // never: attached
     Micros delay = 0;
     std::string meta;
@@ -84,8 +85,8 @@ struct LockState {
   bool operator==(const LockState&) const = default;
 
   // Grants, queues or refuses. An owner may repeat the same request: a holder gets its own token
-  // again, a waiter keeps its place. Throws std::overflow_error if no greater token exists: the
-  // record is damaged.
+  // again, a waiter keeps its place. Throws std::overflow_error if no greater token exists, which
+  // means that the record is damaged.
   Answer acquire(const Acquisition&, Micros now);
 
   // Makes the lease end at now + ttl (`never` for an attached lock) and returns its token. nullopt:
@@ -117,7 +118,7 @@ struct LockState {
   // loses its place, because it would block all waiters behind it.
   std::vector<std::uint64_t> invite(Micros now, Micros claim);
 
-  // Returns the time at which somebody else may be able to run although nobody sends a request.
+  // Returns the time at which another contender may be able to run although nobody sends a request.
   Micros free_at() const noexcept;
   Micros oldest_invitation_ends() const noexcept;  // never: no invitation is open
   // Returns the holder if its lease is in force, else nullptr (also during its lock-delay).

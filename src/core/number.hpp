@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses numbers in untrusted text. It refuses spaces and a plus sign, ignores the locale, and
-// takes a minus sign only if T is signed. Pure functions.
+// accepts a minus sign only if T is signed. Pure functions.
 #pragma once
 #include <charconv>
 #include <optional>

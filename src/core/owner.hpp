@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The id of a holder or waiter. A value; any thread.
+// The id of a holder or waiter. It is a value; any thread may use it.
 #pragma once
 #include <array>
 #include <compare>

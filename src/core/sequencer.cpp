@@ -87,7 +87,7 @@ Result<Sequencer> Sequencer::parse(std::string_view text) {
   if (!decoded) return bad("the key has a broken %XX");
   auto key = Key::parse(*decoded);
   if (!key) return bad("the key is 1 to 200 bytes of UTF-8 without control characters");
-  // Accept only the one text that each grant has.
+  // Each grant has exactly one text; refuse any other text.
   if (percent_encode(key->text()) != *name) return bad("the key is not encoded as dlock does");
   const auto parsed_mode = parse_mode(*mode);
   if (!parsed_mode) return bad("the mode is X, S or P");

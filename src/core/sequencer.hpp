@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What dlock prints and gives to jobs about a grant: the sequencer, which is public, and the
-// handle, which is secret. Values; only parsing can fail.
+// handle, which is secret. They are values; only parsing can fail.
 #pragma once
 #include <string>
 #include <string_view>
@@ -26,7 +26,7 @@ struct Sequencer {
 
 // The output of `acquire`: a secret with which another process can renew and release the lease. One
 // handle covers all keys of one acquire: `h1:<family>.<recipe>:<owner, 32 hex>[:<extra>]`. The
-// extra, percent-encoded, is what the recipe needs in addition to the owner. Each key with another
+// percent-encoded `extra` is what the recipe needs in addition to the owner. A key with another
 // owner follows as `:<key>=<owner>[=<extra>]`.
 struct Handle {
   std::string family, recipe;

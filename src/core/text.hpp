@@ -32,8 +32,8 @@ inline std::string_view next_part(std::string_view& rest, char separator) noexce
   return word;
 }
 
-// Returns the text up to the end of the sentence, a colon, a semicolon, a parenthesis or the end of
-// the line.
+// Returns the text before its first '(' or newline, or before its first '.', ':', ';', '!' or '?'
+// that is followed by a space, a newline or the end of the text.
 std::string_view first_sentence(std::string_view text) noexcept;
 
 struct Utf8 {
@@ -63,7 +63,7 @@ constexpr bool is_control(char32_t c) noexcept { return c < 0x20 || (c >= 0x7f &
 
 // Writes %XX for every byte outside [A-Za-z0-9._-]. For sequencers, records and names in a store.
 std::string percent_encode(std::string_view bytes);
-// The inverse. Errc::usage: an escape is broken.
+// The inverse of percent_encode(). Errc::usage: an escape is broken.
 Result<std::string> percent_decode(std::string_view text);
 
 // Makes untrusted text safe for messages and terminals. C0, DEL, C1, bidi controls (U+061C, U+200E,

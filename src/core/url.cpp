@@ -45,8 +45,8 @@ bool is_secret_name(std::string_view name) {
                      [&](std::string_view word) { return low.find(word) != low.npos; });
 }
 
-// Redacts the hosts of a broken URL. After an invalid port there may be a `user:password` without
-// its '@'.
+// Redacts the hosts of a broken URL. If the '@' is missing, `user:password` looks like a host with
+// an invalid port.
 std::string redact_hosts(std::string_view hosts) {
   std::string out;
   while (!hosts.empty()) {
@@ -67,7 +67,8 @@ std::string redact_hosts(std::string_view hosts) {
   return out;
 }
 
-// Like percent_encode, but characters that are allowed in that part of a URL stay readable.
+// Like percent_encode(), but the characters of `stay`, which are allowed in this part of a URL, are
+// not encoded.
 std::string encoded(std::string_view text, std::string_view stay) {
   std::string out;
   for (const char c : text) stay.find(c) != stay.npos ? out += c : out += percent_encode({&c, 1});
@@ -243,7 +244,7 @@ std::string Url::redacted() const {
     out += brackets ? fmt::format("[{}]", encoded(host.name, ":")) : encoded(host.name, "");
     if (host.port) out += fmt::format(":{}", *host.port);
   }
-  // Without the scheme, `user:password@host` parses as a scheme with a path.
+  // If the scheme is missing, `user:password@host` parses as the scheme `user` with a path.
   const std::size_t at = path.starts_with('/') || !hosts.empty() ? path.npos : path.rfind('@');
   if (at != path.npos) out += hidden;
   out += encoded(std::string_view{path}.substr(at == path.npos ? 0 : at), "/:@,+=~");

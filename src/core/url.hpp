@@ -16,7 +16,8 @@ namespace dlock {
 // `scheme://[user[:password]@]host[:port][,host[:port]...][/path][?name=value&...]`.
 struct Url {
   struct Host {
-    // An IPv6 literal is without its brackets. `%2Fdir`, decoded here, is the path of a directory.
+    // An IPv6 address is stored without its brackets. A name that begins with '/' (`%2Fdir` in the
+    // URL) is the path of a directory.
     std::string name;
     std::optional<std::uint16_t> port;
   };
@@ -27,7 +28,7 @@ struct Url {
   std::string path;
   std::vector<std::pair<std::string, std::string>> items;  // decoded, in order
 
-  // Errc::usage: the message shows the redacted URL and the error. Errors are a repeated name, an
+  // Errc::usage: the message shows the redacted URL and the error. Errors are a repeated item, an
   // empty host, a port outside 1-65535, a fragment, a control character and a broken %XX.
   static Result<Url> parse(std::string_view text);
 

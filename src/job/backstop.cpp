@@ -40,16 +40,17 @@ Watched& watched = resident.watched;
 constexpr long late_ms = 100;     // after this time the guard's first thread is late
 constexpr long longest_ms = 100;  // the longest pause between two kills of the tree
 
-// `ms` < 0: for ever. The compiler must not know `ms`: it would put constants on another page.
+// Waits until a descriptor is ready or the time is over; `ms` < 0: for ever. The asm hides the
+// value of `ms`: a compiler that knew it would put constants on another page.
 [[gnu::section("dlock_resident")]] long wait(pollfd* p, long count, long ms) {
   asm volatile("" : "+r"(ms));
   const timespec t{ms / 1000, ms % 1000 * 1'000'000};
   return raw_call(SYS_ppoll, as_argument(p), count, ms < 0 ? 0 : as_argument(&t), 0, 0);
 }
 
-// Kills a child. The first thread may reap the child at any moment, and the kernel may reuse its
-// pid. So this pins the process first, and then checks that it is our child. If no descriptor is
-// free, it kills without the pin.
+// Kills a child. The first thread may reap the child at any moment, and then the kernel may reuse
+// the pid. So kill_child() pins the process first, and then checks that the process is our child.
+// If no descriptor is free, it kills without a pin.
 [[gnu::section("dlock_resident")]] void kill_child(long pid) {
   const long pin = raw_call(SYS_pidfd_open, pid, 0, 0, 0, 0);
   if (pin < 0) {
@@ -102,7 +103,7 @@ constexpr long longest_ms = 100;  // the longest pause between two kills of the 
 
 // Handles SIGBUS: the disk failed instead of hanging, and the code that the guard's first thread
 // was about to run cannot be read. The default action would end the guard while the tree lives. So
-// this kills and reaps the tree.
+// this handler kills and reaps the tree before it ends the guard.
 [[gnu::section("dlock_resident")]] void on_bus_error(int, siginfo_t* info, void*) {
   if (info->si_code <= 0) return;  // a process sent the signal
   if (raw_call(SYS_getpid, 0, 0, 0, 0, 0) == watched.guard) {
@@ -138,7 +139,7 @@ Backstop::Backstop(const OwnChildren& children, int channel, int kill)
 FailedCall Backstop::start() {
   if (timer_.failed()) return timer_.failed();
   if (!channel_ || !spare_) return {"fcntl", EMFILE};
-  // The channel needs no event flags: poll(2) always reports that dlock has closed it.
+  // The channel needs no event flags: poll(2) always reports when dlock has closed the channel.
   watched = {{{channel_.get(), 0, 0}, {timer_.fd(), POLLIN, 0}},
              children_.fd(),
              kill_.get(),
@@ -153,8 +154,9 @@ FailedCall Backstop::start() {
   sigemptyset(&bus);
   sigaddset(&bus, SIGBUS);
   if (::sigaction(SIGBUS, &action, nullptr) == 0) ::sigprocmask(SIG_UNBLOCK, &bus, nullptr);
-  // This is not a thread of libc, which would also cost five calls and two switches. It uses
-  // nothing that the first thread uses, such as libc's record of that thread.
+  // This is not a thread of libc: such a thread would cost five more system calls and two more
+  // context switches. The new thread uses nothing that the first thread uses, such as libc's record
+  // of the first thread.
   constexpr int thread =
       CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
   if (::clone(stand_by, std::end(resident.stack), thread, nullptr) < 0) return {"clone", errno};
@@ -162,7 +164,8 @@ FailedCall Backstop::start() {
   return {};
 }
 
-// 100 ms after a descriptor was ready the thread polls both again, and must find neither ready.
+// When one of the two descriptors is ready, the thread waits 100 ms and then polls both again. With
+// fd = -1 this second poll finds neither of them ready, so the thread does not kill.
 void Backstop::stand_down() {
   for (pollfd& p : watched.both) p.fd = -1;
   watched.guard = 0;

@@ -50,7 +50,7 @@ bool goes_on(long error) {
          error == -ENODEV || error == -ETIMEDOUT;
 }
 
-// Returns only if every exec failed, with the errno.
+// Returns the errno if every exec failed; otherwise it does not return.
 long execute(const Child& c) {
   long error = -ENOENT;
   bool refused = false;
@@ -71,7 +71,7 @@ long execute(const Child& c) {
 [[noreturn]] void become(const Child& c) {
   raw_call(SYS_setpgid, 0, c.how.group);
   raw_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
-  // The guard died between clone and prctl.
+  // If the guard died between clone and prctl, no signal comes: the child must exit by itself.
   if (raw_call(SYS_getppid) != c.guard) raw_call(SYS_exit_group, 125);
   set_disposition(SIGBUS, c.how.signals.on_bus);
   set_disposition(SIGCHLD, c.how.signals.on_child);
@@ -157,7 +157,8 @@ pid_t start_child(Child& child, int cgroup) {
     args.flags = sharing;
     args.cgroup = 0;
   }
-  // The cgroup takes no processes (controllers are enabled, or a limit): do without it.
+  // If the cgroup accepts no processes (controllers are enabled, or a limit is reached), start the
+  // child outside of it.
   if (pid < 0) pid = clone_onto_stack(args, child);
   if (pid > 0) return static_cast<pid_t>(pid);
   const pid_t copy = ::fork();

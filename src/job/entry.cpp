@@ -11,7 +11,8 @@
 namespace dlock::run {
 namespace {
 
-// Returns the open descriptors that are not close-on-exec. dlock itself opens none of this kind.
+// Returns the open descriptors that are not close-on-exec. dlock itself opens only close-on-exec
+// descriptors, so the others are inherited.
 std::vector<int> inherited_descriptors() {
   std::vector<int> found;
   for (const std::string& name : names_in("/proc/self/fd", DT_LNK)) {
@@ -46,7 +47,7 @@ Entry::Entry() : group_(::getpgrp()) {
   sigset_t blocked = handled_;
   sigaddset(&blocked, SIGPIPE);
   ::sigprocmask(SIG_BLOCK, &blocked, &before_.mask);
-  // If SIGCHLD were ignored, the kernel would reap the job, and its status would be lost.
+  // If SIGCHLD were ignored, the kernel would reap the job, and the job's status would be lost.
   before_.on_child = ::signal(SIGCHLD, SIG_DFL);
   struct sigaction bus {};
   ::sigaction(SIGBUS, nullptr, &bus);
@@ -71,8 +72,8 @@ std::optional<signalfd_siginfo> IncomingSignals::next() {
   return {};
 }
 
-// Opens the controlling terminal, whatever stdin is: in `dump | dlock run -- ssh ...`, ssh reads
-// its passphrase from /dev/tty.
+// Opens the controlling terminal even if stdin is a pipe: in `dump | dlock run -- ssh ...`, ssh
+// reads its passphrase from /dev/tty.
 PreexistingProcesses::PreexistingProcesses(pid_t guard) {
   if (guard < 0) return;
   tty.reset(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));

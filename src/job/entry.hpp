@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of the process at dlock's start: what the job must get back, and which processes
-// existed before. The main thread reads the state before any other thread exists. dlock and its
-// guard use it.
+// already existed. The main thread reads this state before any other thread exists. Both dlock and
+// its guard use it.
 #pragma once
 #include <sys/signalfd.h>
 #include <sys/types.h>
@@ -14,8 +14,9 @@
 
 namespace dlock::run {
 
-// Makes our own writes beyond a limit on the size of files (ulimit -f) fail with EFBIG instead of
-// killing us. Call it before anything else. The job gets the original disposition back.
+// Ignores SIGXFSZ, which would kill us when a write of ours exceeds the limit on the size of files
+// (ulimit -f). Such a write then fails with EFBIG. Call it before anything else. The job gets the
+// original disposition back.
 void outlive_file_size_limit() noexcept;
 
 // Reads signals that are blocked.
@@ -24,9 +25,10 @@ class IncomingSignals {
   explicit IncomingSignals(const sigset_t& wanted);
   const FailedCall& failed() const noexcept { return failed_; }
   int fd() const noexcept { return fd_.get(); }  // readable when a signal came
-  // Returns the next signal that came, or nothing. It skips a signal that was ignored when dlock
-  // started (nohup), and does not read that signal again: the kernel queues a blocked signal even
-  // if it is ignored, so a sender in a loop could occupy the caller for ever.
+  // Returns the next signal that came; nullopt: none came. It skips a signal that was ignored when
+  // dlock started (nohup), and from then on does not read that signal any more. The kernel queues a
+  // blocked signal even if it is ignored, so a sender in a loop could keep the caller busy for
+  // ever.
   std::optional<signalfd_siginfo> next();
 
  private:
@@ -36,33 +38,34 @@ class IncomingSignals {
 };
 
 // The state at dlock's start that the job must get back: the signal mask and the dispositions of
-// SIGBUS, SIGCHLD and SIGXFSZ. dlock changes nothing else (ignored signals, umask, limits,
-// terminal, directory, descriptors).
+// SIGBUS, SIGCHLD and SIGXFSZ. dlock changes nothing else that a job inherits: ignored signals,
+// umask, limits, terminal, directory and descriptors stay as they were.
 class Entry {
  public:
   // Records the state, then blocks every asynchronous signal: dlock reads them from a signalfd, and
   // all threads inherit the mask. Call it first, with one thread. If descriptor 0, 1 or 2 is
-  // closed, it opens a substitute until the exec, so that none of our descriptors gets that number.
-  // The job finds the descriptor closed.
+  // closed, the constructor opens /dev/null under that number, so that none of our descriptors gets
+  // it. The substitute is close-on-exec, so the job finds the descriptor closed.
   Entry();
 
-  // Opens the signals that dlock handles. These exclude signals that report a fault of our own, and
-  // SIGPIPE, which stays blocked. They include SIGCHLD only for PID 1, which inherits foreign
-  // orphans.
+  // Opens a reader for the signals that dlock handles. These are all signals except those that
+  // report a fault of our own, SIGPIPE, which stays blocked, and SIGCHLD. As PID 1, dlock handles
+  // SIGCHLD, too, because PID 1 inherits foreign orphans.
   IncomingSignals open_signals() const { return IncomingSignals(handled_); }
 
   struct Signals {
     sigset_t mask;
-    void (*on_bus)(int);  // SIG_DFL or SIG_IGN, as after each exec
+    void (*on_bus)(int);  // all three: SIG_DFL or SIG_IGN
     void (*on_child)(int);
     void (*on_file_size)(int);
   };
   const Signals& signals() const noexcept { return before_; }
   pid_t group() const noexcept { return group_; }
 
-  // Closes inherited descriptors except `keep`; 0, 1 and 2 become /dev/null. So a pipe ends when
-  // the job closes it, and not only when dlock and its guard exit. Descriptors that became
-  // close-on-exec since the start belong to dlock, such as --status, and stay open.
+  // Closes inherited descriptors except `keep`; 0, 1 and 2 become /dev/null. So the reader of a
+  // pipe gets end of file when the job closes the pipe, and not only when dlock and its guard exit.
+  // A descriptor that has become close-on-exec since the start belongs to dlock, such as the
+  // descriptor of --status, and stays open.
   void close_inherited(int keep = -1) const;
 
  private:
@@ -72,11 +75,11 @@ class Entry {
   pid_t group_;
 };
 
-// The processes that existed before dlock started. dlock reads them after the fork of the guard,
+// The processes that existed before dlock started. dlock lists them after the fork of the guard,
 // while the guard gets ready.
 struct PreexistingProcesses {
-  // Call it while there is one thread. -1: there is no guard and no job, so only `children` is
-  // filled.
+  // Call it while there is one thread. `guard` is -1 if there is no guard and no job; then only
+  // `children` is filled.
   explicit PreexistingProcesses(pid_t guard);
 
   // false: /proc does not list our children here, so dlock could not find orphans.
@@ -87,8 +90,8 @@ struct PreexistingProcesses {
   Fd tty;                         // /dev/tty, if there is a controlling terminal
 };
 
-// Returns the original environment with `changes` (job_environment) applied. The pointers lead into
-// both; the last one is nullptr.
+// Returns the original environment with `changes` (job_environment) applied. The pointers point
+// into the environment and into `changes`; the last pointer is nullptr.
 std::vector<char*> changed_environment(std::string& changes);
 
 }  // namespace dlock::run

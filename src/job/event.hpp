@@ -10,9 +10,10 @@
 namespace dlock::run {
 
 struct GuardDeadlines {
-  Deadline term_at = no_deadline;  // from the lease: then the lock is lost for good
-  Deadline kill_at = no_deadline;  // from the lease: then the guard kills the tree
-  // After --kill-after or --max-run: the guard kills the tree, but the lock is not lost.
+  Deadline term_at = no_deadline;  // from the lease: at this time the lock is lost for good
+  Deadline kill_at = no_deadline;  // from the lease: at this time the guard kills the tree
+  // From --kill-after or --max-run: at this time the guard kills the tree, but the lock is not
+  // lost.
   Deadline stop_by = no_deadline;
 };
 
@@ -22,8 +23,8 @@ namespace event {
 struct JobStarted {
   pid_t job = 0;
 };
-// There is no job, because this call failed. `call` is a literal, at the same address in both
-// processes.
+// There is no job, because `call` failed with `error`. `call` is a string literal, which has the
+// same address in both processes.
 struct StartFailed {
   int error;
   const char* call = "";
@@ -33,14 +34,14 @@ struct StartRefused {};
 struct ExecFailed {
   int error;
 };
-// orphaned: no process could continue our group if it stopped.
+// orphaned: no process could continue dlock's group if that group stopped.
 struct JobStopped {
   int signal;
   bool orphaned;
 };
 struct JobContinued {};
-// The program ended, but descendants still live. left: some of the descendants that are children of
-// the guard, followed by 0.
+// The program ended, but descendants still live. left: some of these descendants, all children of
+// the guard; 0 ends a shorter list.
 struct JobExited {
   int status;
   std::array<pid_t, 8> left{};
@@ -52,7 +53,8 @@ struct Expired {};
 // The guard has begun to kill the tree.
 struct Killing {};
 // waitpid returned ECHILD: no member of the job is left, and the guard exits. status: the job's
-// status, or -1. expired: whether Expired was reported, in case that message was lost.
+// status, or -1 if there was no job. expired: whether the guard reported Expired, in case that
+// message was lost.
 struct TreeDead {
   int status;
   bool expired;

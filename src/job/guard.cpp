@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int patience_ms = 50;
-constexpr Duration longest_walk = 1s;     // through a tree that grows while the guard signals it
+constexpr Duration longest_walk = 1s;     // for signalling a tree that grows meanwhile
 constexpr Duration longest_move = 250ms;  // for moving the members into another cgroup
 
 }  // namespace
@@ -34,7 +34,8 @@ void Guard::run() {
     if (!good && !failed_) failed_ = {call, errno};
   };
   must(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "prctl");
-  // This continues a stopped guard when dlock dies: no other process would end the tree.
+  // When dlock dies, the kernel then continues a stopped guard. No other process would end the
+  // tree.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   show_itself();
   sigset_t set;
@@ -45,12 +46,13 @@ void Guard::run() {
   child_signal_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   must(static_cast<bool>(child_signal_), "signalfd");
   if (timer_.failed() && !failed_) failed_ = timer_.failed();
-  // Try now, while there is no job, the calls that later prove and end the job.
+  // Try these calls while there is no job: with them the guard later ends the job, and proves that
+  // it is dead.
   must(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD, "waitpid");
   must(::kill(::getpid(), 0) == 0, "kill");
 
-  // Create the cgroup early, while dlock acquires the lock. It is removed if that takes long,
-  // because dlocks that wait should leave no cgroups behind.
+  // Create the cgroup early, while dlock acquires the lock. If that takes long, the guard removes
+  // the cgroup again, because dlocks that wait should leave no cgroups behind.
   cgroup_ = JobCgroup::create(::getpid());
 
   for (int pause_ms = 1;; pause_ms = sweeping_ ? std::min(pause_ms * 2, 100) : 1) {
@@ -112,33 +114,35 @@ void Guard::show_itself() {
 
 void Guard::leave() { leave(event::TreeDead{status_, expired_}); }
 
-// Returns whether the program ended by itself under --descendants=release. If an end was requested
-// before, that end applies to the whole tree. The guard also waits for a command of --on-lost,
-// which belongs to dlock.
+// Returns whether the program ended by itself under --descendants=release. False if an end was
+// requested before: that end applies to the whole tree. False also while a command of --on-lost
+// runs, because that command belongs to dlock.
 bool Guard::has_left_members() const {
   return options_.descendants == Descendants::release && job_ > 0 && !leader_alive_ &&
          helper_ == 0 && !end_requested();
 }
 
-// Called in a turn after the one that reaped the program. The guard has seen all that came or was
-// due until then (an order to end, the death of dlock, a deadline), and none of it has set
-// end_requested(). So the backstop did not end the program: it acts 100 ms after such an event.
+// Called in the turn after the turn that reaped the program. By now the guard has seen every order
+// to end, every deadline and the death of dlock that came before the program ended, and none of
+// them has set end_requested(). So the backstop did not end the program: it acts only 100 ms after
+// such an event.
 //
 // 1. The program ends.  2. dlock dies, an order to end comes or a deadline passes before the next
 //    turn of the guard: the whole tree is ended, as if the program lived.
 //
 // 1. dlock is killed.  2. The program ends.  3. The guard decides here, before the kernel has
-//    closed dlock's socket. (The kernel closes it when the last thread of dlock has ended, and may
-//    have continued a stopped guard before.) What follows is as in the next case.
+//    closed dlock's socket. (The kernel closes the socket when the last thread of dlock has ended.
+//    It may continue a stopped guard before that.) What follows is as in the next case.
 //
 // 1. The guard decides here.  2. dlock dies or a deadline passes: the members live on. The lock is
-//    free when the guard exits, or when its lease ends. A forwarded signal reaches nobody.
+//    free when the guard exits, or when the lease ends. A signal that dlock forwards then reaches
+//    nobody.
 //
 // 1. The guard decides here, and may move members out.  2. The guard is killed before its last
-//    message. dlock adopts the members, kills them and then gives the lock back: status 125.
+//    message. dlock inherits the members, kills them and then releases the lock: status 125.
 //
-// 1. The guard decides here.  2. It does not run for 100 ms, and dlock dies or a deadline passes.
-//    3. The backstop, which does not stand down yet, kills members. The lock is safe.
+// 1. The guard decides here.  2. Before it calls stand_down(), it does not run for 100 ms, and
+//    dlock dies or a deadline passes.  3. The backstop kills members. The lock is safe.
 void Guard::leave_members() {
   backstop_->stand_down();
   cgroup_.move_members_out(later(Clock::now(), longest_move));
@@ -151,7 +155,7 @@ void Guard::leave(const GuardEvent& last) {
   // Only this message blocks: dlock may be stopped with a full queue, and must get the message. If
   // dlock dies, the call fails at once.
   channel_.send_and_wait(last);
-  // This runs while dlock releases the lock. dlock waits for our exit before it exits.
+  // This runs while dlock releases the lock. dlock waits for our exit before dlock itself exits.
   cgroup_.remove_after_job();
   ::_exit(0);
 }
@@ -171,13 +175,15 @@ void Guard::obey(Channel::Received& r) {
     set_deadlines(changed->when);
   } else if (const auto* signal = std::get_if<order::Signal>(&r.message)) {
     if (signal->whole_tree) signal_tree(signal->number);
-    // A stopped job could not clean up before its end.
+    // Once an end was requested, drop signals that would stop the job: a stopped job could not
+    // clean up before its end.
     else if (!is_stop_signal(signal->number) || !end_requested()) signal_job(signal->number);
     set_deadlines(signal->when);
   }
 }
 
-// Takes new deadlines. A late renewal does not undo a loss: the job got its signal.
+// Takes new deadlines. A late renewal does not undo a loss, because the job has already got its
+// signal.
 void Guard::set_deadlines(const GuardDeadlines& when) {
   const Deadline earlier = std::min(when_.kill_at, when.kill_at);
   when_ = expired_ ? GuardDeadlines{when_.term_at, earlier, when.stop_by} : when;
@@ -216,7 +222,7 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   const int fork_error = errno;
   ::close(error[1]);
   exec_error_.reset(error[0]);
-  // There is no job either if the Backstop has got the last process that the user may have. A job
+  // There is also no job if the Backstop's thread is the last process that the user may have. A job
   // without a Backstop would get less than dlock promises, and the user's next process would fail.
   if (job_ < 0) return cannot_start({"clone", fork_error});
   if (options_.max_run > 0us) run_until_ = later(Clock::now(), options_.max_run);
@@ -240,7 +246,8 @@ void Guard::cannot_start(const FailedCall& call) {
 }
 
 // Reads the errno of a failed exec. End of file means that the exec closed the pipe, or that a
-// signal came first. The guard polls the pipe, because an exec may hang on a dead mount.
+// signal ended the child before. The guard polls the pipe, because an exec may hang on a dead
+// mount.
 void Guard::read_exec_outcome() {
   int e = 0;
   const bool failed = ::read(exec_error_.get(), &e, sizeof e) == static_cast<ssize_t>(sizeof e);
@@ -249,8 +256,9 @@ void Guard::read_exec_outcome() {
   report(event::JobStarted{job_});
 }
 
-// The program's orphans are our children by now; deeper members live below them. If the members are
-// being ended, the message names none, because they keep the lock only for a moment.
+// By now the orphans of the program are our children; deeper members are their descendants. If the
+// members are about to be killed, the message names none, because they keep the lock only for a
+// moment.
 void Guard::report_exit() {
   event::JobExited exited{status_};
   if (!end_requested()) {
@@ -278,8 +286,8 @@ void Guard::check_deadlines(Deadline now) {
   if (now >= std::min(when_.kill_at, stop_by())) start_sweep();
 }
 
-// The guard enforces --max-run, because dlock may be stopped. It reaps first: a tree that is dead
-// has not exceeded the limit.
+// The guard enforces --max-run, because dlock may be stopped. It reaps before this check: a tree
+// that is dead has not exceeded the limit.
 void Guard::check_max_run(Deadline now) {
   if (now < run_until_) return;
   run_until_ = no_deadline;
@@ -304,7 +312,7 @@ void Guard::lose(Deadline now) {
     helper_until_ = later(now, lock_.ttl);
     return;
   }
-  // With other values the signal only informs the job, so stopped processes stay stopped.
+  // With --on-lost=signal:SIG the signal only informs the job, so stopped processes stay stopped.
   const bool ends = options_.on_lost.what == OnLost::Do::kill;
   if (ends) signal_tree(options_.end_signal);
   else signal_tree(options_.on_lost.signal, Stopped::stay);
@@ -316,7 +324,8 @@ void Guard::start_sweep() {
   if (job_ > 0) report(event::Killing{});
 }
 
-// Reaps all that have ended. False: waitpid returned ECHILD, the only proof that the tree is dead.
+// Reaps all children that have ended. False: waitpid returned ECHILD, the only proof that the tree
+// is dead.
 bool Guard::reap() {
   for (int status = 0;;) {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
@@ -333,7 +342,8 @@ bool Guard::reap() {
     } else if (WIFCONTINUED(status)) {
       const bool dlock_stops = std::exchange(stopped_, false);
       report(event::JobContinued{});
-      // Not if the job goes on only to end: then a shell finds dlock stopped until its fg.
+      // If the job goes on only to end, leave dlock stopped: its shell shows it as stopped until
+      // the user's fg.
       if (dlock_stops && !end_requested() && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
     } else {
       leader_alive_ = stopped_ = false;
@@ -345,8 +355,8 @@ bool Guard::reap() {
 
 // Kills without a pause while the members change, so that a process that forks again and again
 // gains nothing. Members that do not change are dying, in an uninterruptible state, or not ours to
-// kill. The guard signals them again, less and less often. It spares no member: it holds the locks
-// of runs inside the job until the tree is dead.
+// kill. The guard signals them again, less and less often. It spares no member, not even nested
+// runs, because it holds the locks of nested runs until the tree is dead.
 void Guard::sweep_while_anything_changes(bool& alive) {
   std::vector<pid_t> before{0}, now;
   for (; alive; alive = reap()) {
@@ -360,8 +370,8 @@ void Guard::sweep_while_anything_changes(bool& alive) {
 }
 
 // Wakes the stopped job when no process is left that could continue it. Usually the kernel does so,
-// with HUP and CONT. But for the kernel the guard is such a process, so a job whose shell was
-// killed would stay stopped for ever.
+// with HUP and CONT. But the kernel counts the guard as a process that could continue the job. So a
+// job whose shell was killed would stay stopped for ever.
 void Guard::wake_orphans() {
   if (was_orphaned_ || !group_is_orphaned(dlock_)) return;
   was_orphaned_ = true;
@@ -370,9 +380,10 @@ void Guard::wake_orphans() {
 }
 
 // Delivers a signal that a user sent to dlock. If the job has a group of its own, the signal goes
-// to the group, because that is atomic. It does so only before the group's leader is reaped: later
-// the group number may be reused. If the job is in dlock's group, which contains pipeline
-// neighbours, the signal goes to our tree.
+// to the group, because that is atomic. But when the leader of the group has been reaped, the group
+// number may be reused; then the signal goes to the members of our tree in that group. If the job
+// is in dlock's group, which also contains the other programs of a pipeline, the signal goes to the
+// members of our tree in it, too.
 void Guard::signal_job(int signal) const {
   if (job_ == 0) return;
   if (own_group_ && leader_alive_) {

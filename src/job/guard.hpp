@@ -24,17 +24,18 @@ struct GuardedLock {
 };
 
 // The job's parent, a separate process that run() forks before any thread or library exists. Its
-// first task is to keep deadlines. It is in the session of the job, but in no group that a user
-// signals. It blocks every signal, and it is the subreaper of the whole tree. So it can always act
-// on time, and it inherits every orphan. It ends the tree when a deadline passes or when dlock is
-// gone. It exits only when no member is left; with --descendants=release also when the program has
-// ended.
+// first task is to end the tree when a deadline passes or when dlock is gone. It is in the session
+// of the job, but neither users nor terminals send signals to its group. It blocks every signal, so
+// it can always act on time. It is the subreaper of the whole tree, so it inherits every orphan. It
+// exits only when no member of the job is left; with --descendants=release also when the program
+// has ended.
 //
-// Its second task is to hold `hold_fd`: a lock that ends with a descriptor does not end before the
-// tree. The guard also holds the locks of runs inside the job, and the guards around it hold ours.
+// Its second task is to hold a duplicate of each descriptor with which the lock would end. So the
+// lock does not end before the tree does. The guard also holds the locks of runs inside the job,
+// and the guards of the runs around it hold its lock, too.
 //
-// It opens everything that it needs to end the tree before the job exists, so it works even when
-// the system is out of descriptors. If a descriptor is missing, there is no job.
+// Before there is a job, the guard opens everything that it needs to end the tree. So it works even
+// when the system is out of descriptors. If it cannot open one of them, there is no job.
 class Guard {
  public:
   Guard(Channel channel, const Entry& entry, const JobOptions& options, GuardedLock lock,
@@ -80,8 +81,8 @@ class Guard {
   const JobOptions& options_;
   const GuardedLock lock_;
   InnerHolds& inner_;
-  // A copy, because the original memory now contains our process title. The copy does not change
-  // while a child is about to execute (see start_child).
+  // A copy, because the original memory now contains our process title. The copy must not change
+  // before a child's exec, because the child shares our memory (start_child).
   std::vector<std::string> command_;
   std::optional<Child> job_child_, helper_child_;
   std::string changes_;  // the changes to the environment

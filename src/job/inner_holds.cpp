@@ -12,7 +12,7 @@
 namespace dlock::run {
 namespace {
 
-// The queue of a dlock that Ctrl-Z stopped for long, while runs in its job begin and end.
+// The length of dlock's queue. Ctrl-Z may stop dlock for long, while runs in its job begin and end.
 constexpr int unread_by_dlock = 64;
 // How many descriptors stay free, to end the job and to reach the store again.
 constexpr int reserve = 4;
@@ -55,8 +55,8 @@ int retried(Call call) {
   return error;
 }
 
-// Hands the socket to one process. Returns 0 or an errno. If the errno is no scarcity, the process
-// has ended or belongs to another user.
+// Hands the socket to one process. Returns 0 or an errno. After an errno for which is_scarcity() is
+// false, do not retry: the process has ended or belongs to another user, or sockets are forbidden.
 int offer(const AbstractAddress& address, int kept) {
   const Fd socket(::socket(AF_UNIX, kind, 0));
   if (!socket || ::connect(socket.get(), address.get(), address.size) != 0) return errno;
@@ -101,8 +101,9 @@ void InnerHolds::watch(std::vector<pollfd>& out) const {
   if (listener_) out.push_back({listener_.get(), POLLIN, 0});
 }
 
-// The inner guard closed its end of a socket that we hold. Then its job is dead and it has read the
-// duplicates, or the guard itself died.
+// If an inner guard has closed its end of a socket that we hold, there are two cases. Its job is
+// dead, and it has read the duplicates: drop the socket. Or the inner guard itself died, and the
+// duplicates are still there: keep the socket.
 void InnerHolds::serve() {
   if (is_full_) is_full_ = is_nearly_full();
   std::vector<pollfd> ready;
@@ -134,8 +135,8 @@ void InnerHolds::accept() {
   }
 }
 
-// Peeks at the message to take the socket. The message stays until the connection is closed. So the
-// socket is never lost, even if no descriptor is free for it.
+// Takes the socket out of the message, but only peeks at the message, which stays in the queue
+// until we close the connection. So the socket is never lost, even if no descriptor is free for it.
 bool InnerHolds::read(const Fd& offer) {
   Carrier message;
   msghdr& h = message.header;
@@ -190,7 +191,7 @@ FailedCall OuterHolders::hand_over(const std::vector<std::string>& runs,
 
 void OuterHolders::job_is_dead() {
   char text = 0;
-  // The kernel closes received descriptors that find no room.
+  // This call has no room for the descriptors of the message, so the kernel closes them.
   while (kept_ && ::recv(kept_.get(), &text, sizeof text, MSG_DONTWAIT) > 0) {}
   kept_.reset();
   our_end_.reset();

@@ -19,8 +19,8 @@
 namespace dlock::run {
 namespace {
 
-// Returns the directory of our own cgroup v2, or nothing. It knows both usual mount points: that of
-// cgroup v2 alone, and that of cgroup v2 beside v1 hierarchies.
+// Returns the directory of our own cgroup v2; empty: there is none. It knows both usual mount
+// points: that of cgroup v2 alone, and that of cgroup v2 beside v1 hierarchies.
 std::string own_cgroup() {
   const char* mount = nullptr;
   for (const char* at : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
@@ -47,8 +47,8 @@ void remove_tree(const std::string& path) {
   ::rmdir(path.c_str());
 }
 
-// The PID namespace is part of the name: in a container without a cgroup of its own, another guard
-// may have the same pid.
+// The PID namespace is part of the name, because another guard may have the same pid in a container
+// that has no cgroup of its own.
 constexpr std::string_view prefix = "dlock-";
 std::string suffix() {
   const std::uint64_t space = own_namespace("pid");
@@ -65,8 +65,8 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
 // container. It searches only if there is any cgroup below ours, which one stat shows. The kernel
 // removes only empty cgroups.
 //
-// Nobody here knows whether a guard in another PID namespace lives. If such a guard has not started
-// its job yet, it loses its cgroup, and its job runs without a cgroup.
+// dlock cannot know whether a guard in another PID namespace lives. If that guard has not started
+// its job yet, its cgroup is empty and gets removed, and its job runs without a cgroup.
 void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
   if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // there is none
@@ -117,12 +117,13 @@ void JobCgroup::kill() const {
 }
 
 // A member that forks while it is moved leaves a child here. So the list is read until it is empty,
-// or until no member in it can be moved. Members of cgroups below this one, the jobs of nested
-// runs, stay there, and their guards can still kill them.
+// or until no member in it can be moved. The cgroups below this one belong to nested runs. Their
+// members stay there, so that the nested guards can still kill them.
 //
 // 1. This function reads the list.  2. A member that is no child of the guard ends and is reaped.
-// 3. A process outside the job gets its pid: this function moves that process to the cgroup around
-//    this one, and does not kill it. The kernel reuses a pid only after all others.
+// 3. A process outside the job gets the pid of that member: this function moves that process to the
+//    cgroup around this one, and does not kill it. The kernel reuses a pid only after it has used
+//    all other pids.
 void JobCgroup::move_members_out(Deadline until) const {
   const Fd around(
       ::open((path_.substr(0, path_.rfind('/')) + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));

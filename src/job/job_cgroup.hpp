@@ -7,23 +7,24 @@
 
 namespace dlock::run {
 
-// A cgroup v2 for the job, below dlock's own, if dlock may create one. Its cgroup.kill ends every
-// member at once, even of a job that forks without end; no loop over pids can guarantee that.
-// Without a cgroup the guard sweeps the tree. No failure is an error: the object is then empty. The
-// guard uses it, and dlock when the guard is dead.
+// A cgroup v2 for the job, below dlock's own cgroup, if dlock may create one. Its cgroup.kill ends
+// every member at once, even of a job that forks without end; no loop over pids can guarantee that.
+// Without a cgroup the guard sweeps the tree. After any failure the object is empty; that is not an
+// error. The guard uses the cgroup; when the guard is dead, dlock uses it.
 class JobCgroup {
  public:
-  // Creates the cgroup. Its name has the pid of the guard, so that dlock finds it when the guard is
-  // dead.
+  // Creates the cgroup. Its name contains the pid of the guard, so that dlock can find the cgroup
+  // when the guard is dead.
   static JobCgroup create(pid_t guard);
   static JobCgroup find(pid_t guard);
 
-  void kill() const;  // kills every member atomically; needs no descriptor
+  void kill() const;  // kills every member atomically; needs no free descriptor
   // Moves the members into the cgroup around this one, as many as the time allows.
   void move_members_out(Deadline until) const;
   void remove();  // removes the cgroup if it is empty
-  // Removes the cgroup, and empty cgroups of guards that were killed. It checks each cgroup there.
-  // So do not call it while a thousand dlocks wait, or before a job starts.
+  // Removes the cgroup, and empty cgroups of guards that were killed. It checks each cgroup beside
+  // this one, which takes time. So do not call it before a job starts, or when a wait begins: a
+  // thousand dlocks may wait.
   void remove_after_job();
   int fd() const noexcept { return dir_.get(); }
   int kill_fd() const noexcept { return kill_.get(); }

@@ -8,10 +8,11 @@
 
 namespace dlock::run {
 
-// The process group of the job. automatic: dlock's own if /dev/tty can be opened, else a new group.
+// The process group of the job. same: dlock's group. own: a new group. automatic: `same` if
+// /dev/tty can be opened, else `own`.
 enum class Group { automatic, same, own };
 // What dlock does with descendants when the command has ended. release: dlock releases the lock,
-// and they go on without it.
+// and the descendants go on without it.
 enum class Descendants { wait, kill, release };
 
 // What dlock does when the lock is lost. Only `kill` keeps the promise that the job is dead before
@@ -24,7 +25,7 @@ struct OnLost {
 
 struct JobOptions {
   char* const* command = nullptr;  // NULL-terminated argv; [0] is looked up in PATH
-  int end_signal = SIGTERM;        // --signal: the signal of a request to end (lost, --max-run)
+  int end_signal = SIGTERM;        // --signal: sent when the job must end (lock lost, --max-run)
   OnLost on_lost;
   Duration max_run{};  // zero: no limit
   Duration min_hold{};

@@ -26,7 +26,7 @@ std::vector<pid_t> children_of(pid_t pid) {
 }
 
 // Returns whether /proc is of our PID namespace. After `unshare --pid --fork` without --mount-proc,
-// /proc still shows the processes outside, and their pids differ from ours.
+// /proc still shows the processes outside, and every process has another pid there than here.
 bool proc_is_of_our_namespace() {
   char text[16];
   const ssize_t n = ::readlink("/proc/self", text, sizeof text);
@@ -36,6 +36,7 @@ bool proc_is_of_our_namespace() {
 }  // namespace
 
 // dlock has at most three threads (the main thread, the Keeper, the Writer), and the guard two.
+// With the command that makes 6.
 std::string why(const FailedCall& call) {
   if (call.error == EMFILE || call.error == ENFILE) return "out of descriptors (ulimit -n)";
   if (call.error == EAGAIN && std::string_view(call.name) != "sendmsg")
@@ -137,7 +138,8 @@ bool is_ancestor(const ProcessId& wanted) {
   return false;
 }
 
-// If a process on the way dies during the walk, its children move up, so the walk is repeated.
+// If a process on the way dies during the walk, its children get another parent, so the walk is
+// repeated.
 bool is_descendant(pid_t pid) {
   const pid_t us = ::getpid();
   for (int tries = 0; tries < 3; ++tries) {
@@ -179,8 +181,8 @@ void signal_descendants(const OwnChildren& own, pid_t group, int signal, Deadlin
   const std::vector<pid_t> list = own.list();
   const std::unordered_set<pid_t> children(list.begin(), list.end());
   const auto wanted = [&](pid_t p) { return group == 0 || ::getpgid(p) == group; };
-  // Collect all before signalling any: the children of a dying process become ours, and the walk
-  // would miss them there.
+  // Collect all descendants before any of them gets the signal. When a process dies, its children
+  // become ours, and the walk would not find them at their old place.
   const std::vector<pid_t> all = descendants_of(::getpid(), until);
   for (const pid_t p : list)
     if (wanted(p)) ::kill(p, signal);

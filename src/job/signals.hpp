@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals: their kinds, pending signals, and the terminal that sends some. The main threads of
-// dlock and of the guard use these functions, with the signals blocked. Nothing here can fail.
+// Signals: their kinds, pending signals, and the terminal, which sends some of them. The main
+// threads of dlock and of the guard use these functions, with the signals blocked. Nothing here can
+// fail.
 #pragma once
 #include <sys/types.h>
 #include <termios.h>
@@ -24,8 +25,9 @@ inline bool ignored_by_default(int signal) noexcept {
 }
 
 // Returns whether no process could continue the group of `member` (dlock) if the group stopped. The
-// kernel's own check does not work here: for the kernel the guard, the job's parent in another
-// group of the session, is such a process. So this checks only dlock's ancestors.
+// kernel's own check does not work here: the guard is the parent of the job and is in another group
+// of the session, so the kernel counts it as a process that could continue the group. So this
+// function checks only dlock's ancestors.
 bool group_is_orphaned(pid_t member);
 
 // is_pending() and deliver_pending() are for blocked signals.
@@ -40,7 +42,7 @@ void default_action(int signal);
 class TerminalModes {
  public:
   explicit TerminalModes(int tty);  // -1: no terminal
-  bool terminal_is_gone() const;    // whether it hung up
+  bool terminal_is_gone() const;    // whether the terminal hung up
   void restore() const;             // only while dlock is in its foreground
 
  private:

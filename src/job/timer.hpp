@@ -18,7 +18,8 @@ class Timer {
     else if (!set(no_deadline)) failed_ = {"timerfd_settime", errno};
   }
   int fd() const noexcept { return fd_.get(); }
-  // Returns the call that failed when the constructor tried the timer. Then no alarm would come.
+  // Returns the call that failed when the constructor tried the timer. If a call failed, no alarm
+  // would come.
   const FailedCall& failed() const noexcept { return failed_; }
   void arm(Deadline at) {  // no_deadline switches the alarm off
     if (at != armed_ && set(at)) armed_ = at;

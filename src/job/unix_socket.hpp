@@ -27,7 +27,7 @@ struct AbstractAddress {
   socklen_t size;
 };
 
-// Returns the process at the other end: the one that connected or called listen(2).
+// Returns the process at the other end: the process that connected, or that called listen(2).
 inline std::optional<ucred> peer_of(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;

@@ -255,8 +255,8 @@ void Announcer::still_waiting(const Waiting& waiting, Deadline now) {
   wait_line_.mark_shown(now);
 }
 
-// The store is unreachable, or its reply is malformed. Reports this once it has lasted for 2 s;
-// again each second on a terminal, elsewhere not before 10 min.
+// If the store has been unreachable, or has sent malformed replies, for 2 s, reports it. Repeats
+// the report each second on a terminal, and at most every 10 min elsewhere.
 void Announcer::unreachable(const std::string& why, Deadline now) {
   failing_since_ = std::min(failing_since_, now);
   if (now < later(failing_since_, 2s) || now < next_failing_ || plan_.output.quiet) return;
@@ -268,7 +268,8 @@ void Announcer::show(const std::string& why, const std::string& position) {
   wait_line_.show({why, plan_.wait ? "up to " + format_duration(*plan_.wait) : "", position});
 }
 
-// Names the holder if the store named it recently: within --op-timeout and a second.
+// Names the holder only if the request that showed this holder was sent less than --op-timeout + 1
+// s ago.
 void Announcer::wait_is_over(Note note, Deadline now) {
   const bool busy = note == Note::busy;
   output_.trace(busy ? "fail" : "info", "acquire");

@@ -12,8 +12,8 @@ namespace dlock::run {
 bool redraws(const Plan&);
 
 // Informs the user about one lock and its job, by messages, status lines and history. The
-// Supervisor calls it on the main thread with what happens and what Policy decides. It decides
-// nothing. No call blocks or fails.
+// Supervisor calls it on the main thread with what happens and what Policy decides. The Announcer
+// decides nothing itself. No call blocks or fails.
 class Announcer {
  public:
   Announcer(const Plan&, Output&);

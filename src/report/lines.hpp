@@ -33,7 +33,7 @@ std::string escaped(std::string_view key);
 std::string utc(std::int64_t wall_micros);  // in the format of RFC 3339
 
 // "dlock: MESSAGE", or with `json` {"time","level","pid","key","message"}. If `key` is empty, the
-// line has none.
+// line has no key.
 enum class MessageFormat { text, json };
 std::string message_line(std::string_view level, std::string_view key, std::string_view message,
                          MessageFormat);

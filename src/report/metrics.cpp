@@ -83,13 +83,13 @@ std::string page_of(std::string_view before, const Key& key, bool begins, const 
 
 constexpr Duration draft_patience = 250ms;
 
-// Opens the new file, empty and locked. The file is its own lock: it has one name, the process that
-// locked it may write it, and the rename removes the name. A file that a killed process left is
-// reused. On failure errno says why.
+// Opens the new file, empty and locked. The file is its own lock: a process may write it if it has
+// locked the file and the name still means that file. The rename removes the name. A file that a
+// killed process left is reused. On failure errno says why.
 //
-// 1. A opens F.tmp and locks it.  2. B opens F.tmp and waits.  3. A renames it to F and ends.  4. C
-//    makes a new F.tmp.  5. B gets its lock, on the file that is F now. It sees that the name means
-//    another file, and begins again.
+// 1. A opens F.tmp and locks it. 2. B opens F.tmp and waits for the lock. 3. A renames the file to
+//    F and ends. 4. C creates a new F.tmp. 5. B gets the lock, but on the file that is now F. B
+//    sees that F.tmp means another file, and begins again.
 Fd open_draft(const std::string& name) {
   const Deadline end = later(Clock::now(), draft_patience);
   for (timespec nap{0, 1'000'000};; ::nanosleep(&nap, nullptr)) {
@@ -108,7 +108,7 @@ Fd open_draft(const std::string& name) {
       const bool ours = ::lstat(name.c_str(), &there) == 0 && there.st_ino == mine.st_ino &&
                         there.st_dev == mine.st_dev;
       if (ours && !foreign) return ::ftruncate(fd.get(), 0) == 0 ? std::move(fd) : Fd();
-      // a process of another user that is dead left the file
+      // a dead process of another user left the file
       if (ours && ::unlink(name.c_str()) != 0) return Fd();
     } else if (errno != EWOULDBLOCK) {
       return Fd();

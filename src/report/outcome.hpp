@@ -31,8 +31,8 @@ struct Outcome {
 
 const char* result_name(Outcome::How) noexcept;  // for the exit event
 
-// Ends this process as `outcome` says. It raises a signal with the default disposition, and without
-// a core dump of dlock.
+// Ends this process as `outcome` says. A signal is raised with the default action, and without a
+// core dump of dlock.
 [[noreturn]] void finish(Outcome);
 
 }  // namespace dlock::run

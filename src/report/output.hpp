@@ -18,8 +18,8 @@ namespace dlock::run {
 inline constexpr Duration exit_flush_time = std::chrono::seconds{2};
 
 // The output about one acquisition: messages on stderr, one JSON object per line for --status, and
-// the history for --trace. Any thread may call it. Only flush() waits for a reader, with a bound. A
-// line that does not fit is dropped.
+// the history for --trace. Any thread may call it. Only flush() waits for a reader, with a bound.
+// If the Writer's buffer is full, a line is dropped.
 class Output {
  public:
   explicit Output(const Plan&);
@@ -31,10 +31,11 @@ class Output {
   void status(const char* name, Fields = {}, const std::string& milestone = {});
   std::string age() const;  // the time since dlock started
 
-  // Writes one line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. `invoke`
-  // comes first, then exactly one of ok, fail and info (unknown). If an acquire waits, `queued`
-  // comes between, when the store has replied that the attempt waits. Modes other than exclusive
-  // add mode and limit. The owner is that of the last attempt or grant.
+  // Writes one line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. Each
+  // operation has first a line with `invoke`, and then exactly one line with ok, fail or info
+  // (unknown). If an acquire waits, a line with `queued` comes between them, as soon as the store
+  // has replied that the attempt waits. The `invoke` line of an acquire also has the mode, unless
+  // it is exclusive, and the limit of a permit. `owner` is the owner of the last attempt or grant.
   void trace(const char* ev, const char* f, Fields = {});
   void trace_attempt(const Owner&);  // call it when an acquisition begins
   void trace_granted(const Lease&);
@@ -46,23 +47,23 @@ class Output {
   // For an error before anything began. It prints the error, waits until it is written, and returns
   // the outcome with its exit status.
   Outcome give_up(const Error&);
-  void raw(std::string text);  // to stderr, unchanged: the waiting line
+  void raw(std::string text);  // writes the waiting line to stderr, unchanged
 
   std::string key() const;  // the key, safe to print
 
   // "nightly is held by db3:41223 (backup) for 31m", or another reason to wait
   std::string held_line(const Waiting&) const;
-  // The same with ", not waiting"; empty with -q, and with -E 0 unless -v is given,
-  // for cron jobs that skip silently.
+  // held_line() and "; not waiting" or "; waited 5s". Empty with -q. For cron jobs that skip
+  // silently, also empty with -E 0, unless -v is given.
   std::string busy_line(const Waiting&) const;
 
   // Like busy_line(), for a queue that is too long.
   std::string crowded_line(const Waiting&) const;
 
-  // "nightly was started 3m ago (--once-per hour)"; empty in the same cases.
+  // "nightly was started 3m ago (--once-per hour)"; empty in the same cases as busy_line().
   std::string started_line(const RunStarts&) const;
-  // The same for a recorded start that is in the future. corrected: the record now has the present
-  // time.
+  // Like started_line(), for a recorded start that is in the future. corrected: the record has been
+  // changed to the present time.
   enum class Record { as_it_was, corrected };
   std::string started_ahead_line(const RunStarts&, Record) const;
 
@@ -71,7 +72,7 @@ class Output {
  private:
   void remember(const Owner&);
   bool skips_silently() const;
-  std::string key_in_the_way(const std::string& other) const;  // safe to print; other: may be empty
+  std::string key_in_the_way(const std::string& other) const;  // `other` or key(), safe to print
   void message(const char* level, std::string_view line);
 
   const Plan& plan_;

@@ -35,7 +35,7 @@ std::string WaitText::whole() const { return why + waiting(until, position); }
 
 std::string WaitText::fitted(std::size_t width) const {
   constexpr std::string_view head = "dlock: ";
-  constexpr std::size_t enough = 48;  // so many bytes of WHY name the holder
+  constexpr std::size_t enough = 48;  // this many bytes of WHY name the holder
   const std::size_t longest = width > 0 ? width - 1 : 0;
   const std::string tails[] = {waiting(until, position), waiting({}, position), waiting({}, {})};
   for (const std::string& tail : tails) {

@@ -19,13 +19,13 @@ struct WaitText {
 
   std::string whole() const;
   // Returns the text in fewer than `width` columns, because a line that wraps could not be redrawn.
-  // It drops whole words: first what the user knows anyway, then the position, then the last words
-  // of WHY.
+  // It drops whole words: first UNTIL, which the user knows anyway, then POSITION, then the last
+  // words of WHY.
   std::string fitted(std::size_t width) const;
 };
 
-// Shortens a text to `longest` bytes (a text never has more columns than bytes), to its first words
-// and "...". It cuts a word, between two characters, only if the first word is too long.
+// Shortens a text to its first words and "...", at most `longest` bytes (a text never has more
+// columns than bytes). If even the first word is too long, it is cut between two characters.
 std::string shortened(std::string_view text, std::size_t longest);
 
 class WaitLine {

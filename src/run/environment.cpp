@@ -86,8 +86,9 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
        grant_variables(plan.traits, leases.front(), whole, plan.request.ttl))
     set(name, value);
 
-  // A nested dlock also needs the handle, and the process that must be its ancestor. The code puts
-  // the text together itself: the JSON library would cost more time than the rest of this file.
+  // A nested dlock also needs the handle, and the pid and start time of this guard, which must be
+  // its ancestor. This function writes the JSON text itself, because the JSON library would cost
+  // more time than the rest of this file.
   const auto process = process_stat(guard);
   const std::string stands_behind =
       fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, process ? process->id.start : 0);

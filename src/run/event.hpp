@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events and actions that the parts of a run exchange. Events are what happens to a lock and
-// its job: Policy decides by them, and Announcer shows them to the user. Policy returns actions:
-// Supervisor, Keeper and Guard carry them out. All are values. A Keeper event passes from its
-// thread to the main thread.
+// The events and actions that the parts of a run exchange. An event says what happened to a lock or
+// to its job. Policy decides by events, and Announcer shows them to the user. Policy returns
+// actions, which Supervisor, Keeper and Guard carry out. Events and actions are values. The events
+// of the Keeper pass from its thread to the main thread.
 #pragma once
 #include <sys/types.h>
 #include <array>
@@ -31,7 +31,7 @@ struct StillWaiting {
   Waiting reply;
 };
 // The store gave no usable reply, and the Keeper asks it again. reached: the store replied that it
-// grants nothing now, such as in its grace period after a restart. Otherwise the store is
+// grants nothing now, for example in its grace period after a restart. Otherwise the store is
 // unreachable, or its reply is malformed.
 struct NoAnswer {
   bool reached = false;
@@ -53,18 +53,19 @@ struct RenewFailed {
 struct KeeperLost {
   std::string why{};
 };
-// The wait ended without a lock: busy, unreachable, denied... dlock prints no empty message.
+// The wait ended without a lock: busy, unreachable, denied... If `message` is empty, dlock prints
+// none.
 struct WaitEnded {
   int status;
   bool busy;
   std::string message{};
 };
-// Follows action::LeaveQueue.
+// The Keeper has left the queue, as action::LeaveQueue ordered.
 struct WaitLeft {};
 struct ReleaseDone {
   bool confirmed;
   std::string why{};
-  bool unknown = false;  // no reply of the store confirmed it
+  bool unknown = false;  // the store did not reply, so the outcome is unknown
 };
 struct DetachDone {
   bool confirmed;
@@ -80,13 +81,13 @@ struct Signal {
   bool from_kernel;
 };
 struct GuardGone {};
-// Follows action::SweepOwn: no child of the dead guard's tree is left.
+// The result of action::SweepOwn: no child of the dead guard's tree is left.
 struct OwnSweepDone {};
-// Follows action::HandOver: whether the grant was passed on. Only without a job.
+// The result of action::HandOver, without a job: whether the grant was passed on.
 struct HandedOver {
   bool done;
 };
-// Somebody asks dlock to end in this way, while it waits or holds without a job.
+// Without a job: while dlock waits or holds, somebody asks it to end with this outcome.
 struct EndRequested {
   Outcome outcome;
 };
@@ -110,7 +111,7 @@ inline std::optional<bool> expired_at_end(const GuardEvent& e) {
   return std::nullopt;
 }
 
-// What Policy lets the user know through Announcer.
+// What Policy announces to the user. Announcer prints it.
 enum class Note {
   busy,
   silent,
@@ -130,7 +131,8 @@ namespace action {
 
 // The Supervisor passes these to the guard.
 
-// Start the job, with Policy::deadlines(), the environment and the descriptors that end the lock.
+// Start the job, with Policy::deadlines(), the environment and the descriptors with which the lock
+// would end.
 struct StartJob {};
 // Send Policy::deadlines(), as they are after the step. SendSignal and SignalTree carry them, too.
 struct SendDeadlines {};
@@ -147,20 +149,20 @@ struct SignalTree {
 
 // Kill the guard, which did not act on time. The job dies with it, and dlock inherits the tree.
 struct KillGuard {};
-// Kill the adopted children once. OwnSweepDone follows when none is left.
+// Kill the inherited children once. OwnSweepDone follows when none is left.
 struct SweepOwn {};
 // Stop dlock, because the job was stopped.
 struct StopSelf {
   int signal;
 };
-// Drop a stop of dlock that has not happened yet, because the job goes on.
+// The job goes on: cancel a stop of dlock that has not happened yet.
 struct CancelStop {};
-// Pass the grant on, without a job. HandedOver follows.
+// Without a job: pass the grant on. HandedOver follows.
 struct HandOver {};
 struct Announce {
   Note note;
 };
-// End dlock in this way.
+// End dlock with this outcome.
 struct End {
   Outcome outcome;
 };
@@ -176,8 +178,8 @@ struct QueueAgain {
 };
 // ReleaseDone follows.
 struct Release {
-  Outcome outcome{};          // how the job ended, if there was one
-  bool forget_start = false;  // withdraw first the start that was recorded for --once-per
+  Outcome outcome{};          // how the job ended, if there was a job
+  bool forget_start = false;  // first withdraw the start that was recorded for --once-per
 };
 // Let the lock last for `span` without dlock. DetachDone follows.
 struct Detach {

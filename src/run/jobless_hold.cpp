@@ -20,9 +20,10 @@ namespace dlock::run {
 
 using namespace std::chrono_literals;
 
-// In the background (`acquire --hold &`) another process group gets what is typed. It may leave the
-// input unread for a while, and poll(2) would return at once again and again, so this pauses.
-// Nothing reports that we come to the foreground, but then poll(2) reports what is typed.
+// In the background (`acquire --hold &`) another process group gets what is typed. As long as that
+// group leaves the input unread, poll(2) would return at once, again and again. So this class
+// pauses for a second. Nothing reports that we have come to the foreground; but from then on
+// poll(2) reports what is typed for us.
 bool StdinEnd::has_come() {
   if (paused_) {
     pause_.drain();
@@ -35,7 +36,8 @@ bool StdinEnd::has_come() {
     char sink[4096];
     n = ::read(STDIN_FILENO, sink, sizeof sink);
   }
-  // If the terminal is not ours any more, EIO means that it hung up, which ends the input.
+  // If the terminal is still ours, EIO means that we are in the background. If not, it means that
+  // the terminal hung up, which ends the input.
   if (n < 0 && errno == EIO && ::tcgetpgrp(STDIN_FILENO) >= 0) {
     paused_ = true;
     pause_.arm(later(Clock::now(), 1s));
@@ -81,7 +83,7 @@ static Outcome supervise(const Plan& plan, const Entry& entry, Output& output, J
 }
 
 Outcome acquire(const Plan& given, const GrantSink& sink) {
-  // As in run(): the Keeper's thread may outlive this call.
+  // On the heap, as in run(), because the Keeper's thread may outlive this call.
   Plan& plan = *new Plan(given);
   plan.holds_until_asked = plan.request.attached;
   const Entry& entry = *new Entry;
@@ -92,7 +94,8 @@ Outcome acquire(const Plan& given, const GrantSink& sink) {
 }
 
 // `acquire --keep` has two processes. The process that the user started waits for the grant, prints
-// it and ends. The keeper, forked before any thread or library exists, acquires and keeps the lock.
+// it and ends. The keeper process, forked before any thread or library exists, acquires and keeps
+// the lock.
 //
 //   started by the user                        keeper (own session; stdin, stdout: /dev/null)
 //        | <------------- text ------------------ granted
@@ -115,8 +118,8 @@ void become_null(int fd) {
 }
 
 // Sends the grant to the foreground process, and waits until that process has printed it, the
-// watched process ends or --max-hold is over. The Keeper's thread renews meanwhile, because the
-// foreground may be stopped for long without being dead.
+// watched process ends or --max-hold is over. Meanwhile the Keeper's thread renews the lock,
+// because the foreground process may be stopped for long without being dead.
 bool pass_on(const KeepOptions& how, int link, Output& output, const std::string& text) {
   if (::send(link, text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
   pollfd p[] = {{link, POLLIN, 0}, {how.watch, POLLIN, 0}};
@@ -126,7 +129,7 @@ bool pass_on(const KeepOptions& how, int link, Output& output, const std::string
     return false;
   output.flush(100ms);
   become_null(STDERR_FILENO);
-  if (::chdir("/") != 0) return true;  // the mount then stays busy, but nothing else fails
+  if (::chdir("/") != 0) return true;  // then a mount stays busy, but nothing else fails
   return true;
 }
 

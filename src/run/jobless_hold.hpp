@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lock without a job (`acquire --hold`, `acquire --keep`): who gets the grant, and what ends the
-// hold. The Supervisor calls all of it on the main thread. Only pass_on() blocks.
+// hold. The Supervisor calls all functions on the main thread. pass_on() blocks; end_requested()
+// blocks for half a second at most.
 #pragma once
 #include <poll.h>
 #include <unistd.h>
@@ -19,12 +20,12 @@ namespace dlock::run {
 // Notices the end of standard input, from a terminal or a pipe.
 class StdinEnd {
  public:
-  // When it is readable, ask has_come().
+  // When this descriptor is readable, call has_come().
   pollfd watched() const noexcept { return {paused_ ? pause_.fd() : STDIN_FILENO, POLLIN, 0}; }
   bool has_come();
 
  private:
-  // another process group has the terminal, and has not read what was typed
+  // true: another process group has the terminal, and has not read what was typed
   bool paused_ = false;
   Timer pause_;
 };
@@ -36,12 +37,13 @@ struct JoblessHold {
   int watch = -1;                       // a pidfd; readable: the process has ended
   int listener = -1;                    // listen_as_keeper()
   int caller_link =
-      -1;  // for the wait: readable when the process that waits for the grant has ended
+      -1;  // during the wait: readable when the process that waits for the grant has ended
   std::optional<KeeperRequest> release_request{};  // a request that released() answers
 
   // Returns the descriptors to poll for a request to end the wait or, with `owner`, the hold.
   std::array<pollfd, 4> descriptors(const std::optional<Owner>& owner) const;
-  // Reads the descriptors without blocking. If anybody asks dlock to end, it returns how.
+  // Reads the descriptors that are ready. If anybody asks dlock to end, it returns the outcome. It
+  // waits for a slow request on the listener (next_request).
   std::optional<Outcome> end_requested(const std::optional<Owner>& owner);
   // Answers release_request, if there is one.
   void released(const event::ReleaseDone&) const;

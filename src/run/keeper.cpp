@@ -90,7 +90,8 @@ void Keeper::nap(Duration d, int alarm_fd, int outage_fd) {
   if (!requested()) wait_until(p, later(Clock::now(), d));
 }
 
-// Returns a random time of at least half of `d`, because many clients must not come back at once.
+// Returns a random time between half of `d` and `d`, so that many clients do not come back at the
+// same moment.
 Duration Keeper::jitter(Duration d) { return d / 2 + spread(d / 2); }
 
 Duration Keeper::spread(Duration d) {
@@ -98,12 +99,13 @@ Duration Keeper::spread(Duration d) {
 }
 
 void Keeper::start() {
-  if (started_ || over_) return;  // in this order: the thread owns over_
+  if (started_ || over_) return;  // in this order: once started, the thread owns over_
   try {
     std::thread([this] { work(); }).detach();
     started_ = true;
   } catch (const std::system_error& e) {
-    // Too many processes or too little memory. A lock that ends with a descriptor needs no thread.
+    // There are too many processes, or too little memory. If dlock holds the lock already, the lock
+    // ends with a descriptor and needs no thread.
     if (lease_) return;
     const bool scarce = e.code() == std::errc::resource_unavailable_try_again;
     finish(
@@ -139,12 +141,13 @@ void Keeper::work() {
   }
   if (plan_.traits.liveness != Liveness::session) return;
   waiter_.reset();
-  // This closes the session early. Nothing depends on it: the process may end first.
+  // This closes the session early. Nothing depends on that: the process may end first.
   backend_.reset();
 }
 
 // The interrupt descriptor is readable from the start, so the try never blocks. If another process
-// is in the middle of a change, the try fails, and the thread waits later.
+// is in the middle of a change, the try fails, and later the thread waits for the end of that
+// change.
 bool Keeper::try_now() {
   ::eventfd_write(wake_keeper_.get(), 1);
   open();

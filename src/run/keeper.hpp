@@ -15,9 +15,9 @@
 namespace dlock::run {
 
 // The thread that owns the Backend: it waits in the queue, renews, and releases on request. A
-// client library may block it for any time. So every wait for it has a bound, no thread joins it,
-// and the object lives until the process ends. The main thread calls the public functions; none of
-// them blocks.
+// client library may block the Keeper for ever. So every wait for the Keeper has a bound, no thread
+// joins it, and the object lives until the process ends. The main thread calls the public
+// functions; none of them blocks.
 //
 // The Keeper does not decide when a wait ends: it reports the store's replies, and leaves the queue
 // on request (wait_end.hpp).
@@ -27,12 +27,13 @@ class Keeper {
   ~Keeper() = delete;
   // Tries once on the caller's thread, before any other thread exists. Returns whether the lock was
   // granted. Only for recipes whose store is this machine, because there a try takes microseconds.
-  // start() continues where a wait would begin. A job that ends before start() costs no thread.
+  // If the lock was not granted, start() continues with the wait. If it was, start() begins to
+  // renew; a job that ends before start() needs no thread.
   bool try_now();
   const FailedCall& failed() const noexcept { return failed_; }
   // Starts the thread, which continues where try_now() ended. If no thread is available, an event
-  // reports the end of the wait. But if the lock is held already, nothing changes, and the caller
-  // may try again.
+  // reports the end of the wait. But if the lock is held already, there is no event, and the caller
+  // may call start() again.
   void start();
   bool started() const noexcept { return started_; }
   // Only before start(): returns whether the wait has failed already. An event says why.
@@ -41,18 +42,19 @@ class Keeper {
   int fd() const noexcept { return wake_supervisor_.get(); }  // readable: call events()
   std::vector<KeeperEvent> events();
 
-  // Shows the end of the program to people who inspect the lock. The next renewal carries this
-  // fact; if the store is this machine, it is written at once.
+  // Shows the end of the program to people who inspect the lock. The next renewal writes it to the
+  // store. If the store is this machine, that renewal comes at once.
   void note_end(const ProgramEnded&);
 
-  // Passes an action to the thread. One event follows. It starts the thread if necessary, but not
-  // for a Release, which needs none. If a Detach is not confirmed, the Keeper goes on renewing.
+  // Passes an action to the thread, and starts the thread if necessary. One event reports the
+  // result. A Release before start() needs no thread: post() carries it out itself. If a Detach is
+  // not confirmed, the Keeper goes on renewing.
   void post(const KeeperAction&);
 
  private:
   void fail_without_thread(const KeeperAction&);
   std::optional<KeeperAction> request();  // takes the pending request
-  bool requested();                       // whether there is one
+  bool requested();                       // returns whether a request is pending
   void take_program_end();
   bool is_to_leave();  // takes the pending request; returns whether it is LeaveQueue
   void report(KeeperEvent);
@@ -95,7 +97,7 @@ class Keeper {
 
   bool started_ = false;
 
-  // Until start() the caller uses the rest, then the thread.
+  // Before start() the main thread uses the members below; after it only the Keeper's thread does.
   Request attempt_;  // the plan's request; a new owner after an undo (lease.hpp)
   std::unique_ptr<Backend> backend_;
   Health health_;           // after the last request
@@ -112,7 +114,7 @@ class Keeper {
 };
 
 // The intervals at which the Keeper asks the store and reports its reply.
-inline constexpr Duration first_report{500'000};  // then the user learns that dlock waits
+inline constexpr Duration first_report{500'000};  // when the user learns that dlock waits
 inline constexpr Duration redrawn_report = std::chrono::seconds{1};  // on a terminal
 inline constexpr Duration quiet_report = std::chrono::minutes{10};
 inline constexpr Duration first_retry{100'000}, last_retry = std::chrono::seconds{2};

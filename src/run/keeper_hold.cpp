@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of Keeper about a lock that it holds: it renews, detaches and releases.
+// The part of Keeper about a lock that the Keeper holds: it renews, detaches and releases.
 #include <poll.h>
 #include <algorithm>
 #include <utility>
@@ -9,8 +9,8 @@ namespace dlock::run {
 
 using namespace std::chrono_literals;
 
-// Renews once. Returns false if the lock is lost. An error changes only the time of the next try:
-// the deadline stays, so doing nothing is safe.
+// Renews once. Returns false if the lock is lost. An error changes only the time of the next try.
+// That is safe, because the deadline stays.
 bool Keeper::renew() {
   Result<Renewal> answer = fail(Errc::internal, "");
   output_.trace("invoke", "renew");
@@ -51,7 +51,7 @@ void Keeper::take_program_end() {
 
 void Keeper::hold() {
   const int outage_fd = backend_->health().outage_fd;
-  for (bool lost = false, soon = false; !over_;) {  // soon: after an outage
+  for (bool lost = false, soon = false; !over_;) {  // soon: renew early, after an outage
     nap(lost ? quiet_report : until(renew_at_), lost ? -1 : alarm_fd_,
         lost || soon ? -1 : outage_fd);
     const std::optional<KeeperAction> requested = request();
@@ -105,10 +105,11 @@ void Keeper::detach(const action::Detach& order) {
 }
 
 // Repeats the release until the store replies. Gives up at `end`, after an error that a retry does
-// not fix, and for a new request.
+// not fix, or when a new request is pending.
 Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) {
   output_.trace("invoke", "release");
-  bool unanswered = false;  // did an earlier try release it? then "not held" is a success
+  // true: an earlier try may have released the lock, so "not held" is a success
+  bool unanswered = false;
   for (Duration retry = first_retry;; retry = std::min(retry * 2, last_retry)) {
     auto answer = backend_->release(*lease_, job);
     if (answer && unanswered) answer = Released::yes;

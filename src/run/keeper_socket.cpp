@@ -47,8 +47,9 @@ std::string this_boot() {
   return id.size() == 32 ? id.substr(0, 16) : std::string();
 }
 
-// Returns whether a keeper is dead, if nobody listens on its socket. In the same boot and
-// namespaces its socket or pid would be visible; elsewhere the keeper may live.
+// Returns whether a keeper is certainly dead. Call it if nobody listens on the keeper's socket. If
+// the keeper is of this boot and shares a namespace with us, its socket or its pid would be visible
+// here. Otherwise the keeper may live.
 bool is_dead(const KeeperAddress& keeper) {
   const KeeperAddress here = KeeperAddress::of_this_process({});
   if (keeper.boot.empty() || keeper.boot != here.boot) return false;

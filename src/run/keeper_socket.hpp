@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `renew`, `release` and `check` reach the process behind `acquire --keep` if the lock ends
-// with a descriptor of that process: then no other process can act on the lock in the store. They
-// use an abstract unix socket, which leaves no file behind. Both sides ask the kernel for the
-// peer's user, and accept only the same user or root. The owner id in the handle proves the right.
+// If the lock of `acquire --keep` ends with a descriptor of the keeper process, no other process
+// can act on the lock in the store. So `renew`, `release` and `check` ask the keeper through an
+// abstract unix socket, which leaves no file behind. Both sides ask the kernel for the peer's user,
+// and accept only the same user or root. The owner id in the handle proves the right to act on the
+// lock.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -18,11 +19,11 @@ namespace dlock::run {
 enum class KeeperAnswer { done, not_held, unknown };
 
 // The address of a keeper, detailed enough to tell a dead keeper from an unreachable one. An
-// abstract socket is visible in one network namespace only, a pid in one pid namespace, and both in
-// one boot of one machine.
+// abstract socket is visible in one network namespace only, and a pid in one PID namespace only.
+// Both exist only during one boot of one machine.
 struct KeeperAddress {
   std::string name;           // of the socket
-  std::string boot{};         // of this boot, 16 hex digits; empty: not known
+  std::string boot{};         // the id of the boot, 16 hex digits; empty: not known
   std::uint64_t network = 0;  // namespaces, by inode; 0: not known
   std::uint64_t processes = 0;
   pid_t pid = 0;
@@ -32,14 +33,14 @@ struct KeeperAddress {
   std::string text() const;
 };
 
-// Opens the socket, in the keeper. Errc::unavailable: no socket is available.
+// Opens the socket, in the keeper. Errc::unavailable: the socket cannot be opened.
 Result<Fd> listen_as_keeper(std::string_view name);
 
 // Asks a keeper; `what` is "renew", "release" or "check". Blocks for 5 s at most. not_held: the
 // keeper says so, or is dead, and the lock ended with it. The result is never `unknown`.
 // Errc::unavailable: the keeper cannot be reached from here, but may live. Errc::timed_out: no
-// reply came in time, or the keeper does not know the state of the lock. Errc::denied: another user
-// replies.
+// reply came in time, or the keeper does not know the state of the lock. Errc::denied: the socket
+// belongs to another user.
 Result<KeeperAnswer> query_keeper(const KeeperAddress&, std::string_view what, const Owner&);
 
 // One received request. If `what` is empty, there is nothing to answer.
@@ -47,8 +48,8 @@ struct KeeperRequest {
   std::string what;
   Fd reply{};
 };
-// Takes the next connection, in the keeper's main thread. Blocks for half a second at most. If a
-// request names another owner, it answers the request itself.
+// Takes the next connection, in the keeper's main thread. Blocks for half a second at most.
+// next_request() itself answers a request that names another owner.
 KeeperRequest next_request(int listener, const Owner&);
 void answer(const KeeperRequest&, KeeperAnswer) noexcept;
 

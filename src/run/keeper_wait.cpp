@@ -49,7 +49,7 @@ void Keeper::accept(const Granted& granted) {
   lease_ = granted.lease;
   alarm_fd_ = granted.alarm_fd;
   // Set the time before the report: if the machine is suspended after the report, the renewal is
-  // due when it wakes up.
+  // due when the machine wakes up.
   renew_at_ = next_renewal(plan_.timing, lease_->deadline, Clock::now());
   output_.trace_granted(*lease_);
   std::vector<Lease> leases = granted.more_leases;
@@ -59,8 +59,9 @@ void Keeper::accept(const Granted& granted) {
 
 // Records the start for --once-per, after the grant and before the job starts. False: nothing may
 // start; the lock was released, and an event says why. Other holders (readers, permits, nested
-// runs) may record a start between our two requests: then dlock decides again. If our record may
-// have been written, nothing starts. If its withdrawal fails too, this period has no start.
+// runs) may record a start between our two requests: then dlock reads the starts and decides again.
+// If it is unknown whether the store has our record, dlock withdraws the record and starts nothing.
+// If the withdrawal fails, too, the record may stay, and then no job starts in this period.
 bool Keeper::note_start(const Lease& lease) {
   const auto refused = [&](int status, const std::string& why, bool busy) {
     (void)twice([&] { return backend_->release(lease); });
@@ -82,8 +83,9 @@ bool Keeper::note_start(const Lease& lease) {
     const Duration ahead = OncePer::ahead(starts);
     if (!due && ahead == 0us)
       return refused(plan_.conflict_status, output_.started_line(starts), true);
-    // Part of `until` is random: otherwise a repeated change could take the record of another
-    // holder, which read the same record, for ours.
+    // Part of `until` is random, so that no two holders write the same record. Otherwise, if
+    // another holder made its change first, a repeat of our change could take that holder's record
+    // for ours.
     const auto keep = plan_.once_per->retention().count();
     const RunStart mine{
         starts.now,
@@ -107,8 +109,8 @@ bool Keeper::note_start(const Lease& lease) {
                  fmt::format("--once-per: {}; nothing was started", error.message), false);
 }
 
-// Withdraws our start. If the result is not empty, it says why the start may still be recorded.
-// Then recorded_start_ stays, so that the next try ignores that start.
+// Withdraws our start. Returns an empty string, or why the start may still count. If the start may
+// still be recorded, recorded_start_ stays, so that the next try ignores that start.
 std::string Keeper::withdraw_start(const Lease& lease) {
   if (!recorded_start_) return {};
   const auto done = backend_->note_start(lease, {recorded_start_->is, recorded_start_->was});
@@ -118,8 +120,8 @@ std::string Keeper::withdraw_start(const Lease& lease) {
   return *done == UpdateResult::yes ? "" : "another start was noted since";
 }
 
-// Withdraws the start of a command that was not started, or failed. Without a confirmation of the
-// store, the start stays recorded and counts for its period.
+// Withdraws the start of a command that was not started, or failed. If the store does not confirm
+// this, the start may stay recorded and count for its period; a message says so.
 void Keeper::forget_recorded_start(const Lease& lease) {
   const std::string why = withdraw_start(lease);
   if (why.empty()) return;
@@ -135,8 +137,8 @@ void Keeper::fail_wait(const Error& e) {
 
 // Ends the wait after one try, or after an error that a retry does not fix.
 void Keeper::give_up_wait(const Error& e) {
-  // If no request was ever sent, there is nothing to undo. Otherwise try once: what stays expires
-  // by its ttl.
+  // If no request was ever sent, there is nothing to undo. Otherwise try once to undo the request.
+  // If that fails, what stays in the store expires by its ttl.
   const bool unknown = e.code == Errc::timed_out || e.code == Errc::protocol;
   // With several keys, the first key may be held although the second caused the error.
   if (wait_.reached() || unknown || plan_.several()) (void)waiter_->cancel();
@@ -152,15 +154,15 @@ void Keeper::end_busy(const Busy& busy) {
 }
 
 // Ends the wait because of --max-waiters. If the cancellation fails, the entry in the queue expires
-// by its patience.
+// by itself.
 void Keeper::end_crowded(const Waiting& last) {
   (void)twice([&] { return waiter_->cancel(); });
   output_.trace("fail", "acquire");
   finish(event::WaitEnded{plan_.conflict_status, true, output_.crowded_line(last)});
 }
 
-// Asks the store, shortly before the end of the wait, whether it is reachable and which owner holds
-// the lock. A waiter that sleeps in the queue gets no reply that would show this.
+// Asks the store shortly before the end of the wait. The reply shows that the store is reachable,
+// and who holds the lock. A waiter that sleeps in the queue gets no such reply.
 Result<Progress> Keeper::inspect_key(Waiting last) {
   last.sent_at = Clock::now();
   const auto view = backend_->inspect(plan_.request.key);
@@ -178,8 +180,8 @@ void Keeper::acquire() {
   if (over_) return;
   const Deadline began = Clock::now();
   Duration retry = first_retry;
-  std::optional<Waiting> last;  // since the last error
-  std::string why;              // the last report of an error
+  std::optional<Waiting> last;  // the last reply since the last error
+  std::string why;              // the error that was reported last
 
   for (bool tried = false;; tried = true) {
     const Duration left = until(wait_.until());
@@ -201,15 +203,15 @@ void Keeper::acquire() {
     if (!answer) {
       const Error& e = answer.error();
       if (!retryable(e.code) || plan_.one_try()) return give_up_wait(e);
-      // A last try that had no time left knows less than the one before it.
+      // The last try may have had no time left. Then the error before it explains more.
       if (!plan_.wait && Clock::now() >= wait_.retried_until())
         return give_up_wait({e.code, why.empty() ? e.message : why});
       wait_.mark_unreachable();
-      // An earlier reply does not count while the store fails. It still counts if the error came
-      // after the end of the wait, on a machine that was suspended: dlock asks once more as it
-      // leaves.
+      // An earlier reply does not count while the store fails. But if the error came after the end
+      // of the wait, because the machine was suspended, the reply still counts: dlock asks once
+      // more when it leaves.
       if (until(wait_.until()) > 0us) last.reset();
-      // A request to leave may have interrupted this exchange: an earlier error explains more.
+      // If a request to leave interrupted this exchange, an earlier error explains more.
       if (!requested() || why.empty()) {
         why = e.message;
         report(event::NoAnswer{.reached = false, .why = why});
@@ -241,10 +243,10 @@ void Keeper::acquire() {
   }
 }
 
-// Returns how long the next poll may sleep before the Keeper reports the current state. That is the
-// time until the first report, or else until the user gets the next line. It ends before the last
-// query and before the end of a short wait. Each report costs a request per waiter. So on a
-// terminal it comes each second, and in a log only when the next line is due.
+// Returns how long the next poll may sleep before the Keeper reports the current state: until the
+// first report is due, and later until the user gets the next line. The sleep also ends before the
+// last query, and before the end of a short wait. Each report costs one request per waiter. So on a
+// terminal a report comes each second, but in a log only when the next line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited,
                        const std::optional<Waiting>& last) const {
   if (plan_.one_try() || (plan_.max_waiters && !last)) return {};

@@ -34,7 +34,8 @@ bool same(const std::tm& a, const std::tm& b, OncePer::Calendar unit) {
     case OncePer::Calendar::month: return month;
     case OncePer::Calendar::week: break;
   }
-  // ISO 8601: the year and number of the week, which are those of its Thursday.
+  // ISO 8601: compare the number of the week and its year. A week belongs to the year of its
+  // Thursday.
   char x[16], y[16];
   std::strftime(x, sizeof x, "%G %V", &a);
   std::strftime(y, sizeof y, "%G %V", &b);
@@ -78,7 +79,7 @@ bool OncePer::due(const RunStarts& s) const {
 std::int64_t OncePer::next_after(std::int64_t wall_micros) const {
   ::tzset();
   std::tm t = local(wall_micros);
-  if (calendar == Calendar::hour) {  // mktime would not do, because the hour may be repeated
+  if (calendar == Calendar::hour) {  // mktime cannot do this, because the hour may be repeated
     const std::int64_t into = (std::int64_t{t.tm_min} * 60 + t.tm_sec) * 1'000'000;
     return wall_micros - wall_micros % 1'000'000 - into + 3'600'000'000;
   }

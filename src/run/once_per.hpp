@@ -20,15 +20,16 @@ struct OncePer {
   // For people: "day, time zone Asia/Tokyo".
   std::string described() const;
 
-  // Returns whether a job may start now. With a duration: the last start was at least the duration
-  // ago, minus a slack of min(period/10, 1 min). With a calendar: the last start was in another
-  // hour, day, week (from Monday) or month, in the time zone of TZ. False if the last start is in
-  // the future: see ahead().
+  // Returns whether a job may start now. With a duration: if the last start was at least that
+  // duration ago, minus a slack of min(period/10, 1 min). With a calendar: if the last start was in
+  // another hour, day, week (from Monday) or month, in the time zone of TZ. False if the last start
+  // is in the future: see ahead().
   bool due(const RunStarts&) const;
 
-  // Returns how far the last start is in the future, or 0. If it is in the future, the store's
-  // clock was ahead when the start was recorded. The caller should set such a record to now. Then
-  // it blocks for one whole period, and not until the wall clock reaches it.
+  // Returns how far the last start is in the future, or 0. If the last start is in the future, the
+  // store's clock was ahead when the start was recorded. The caller should set such a record to
+  // now. Then the record blocks other starts for one whole period, and not until the wall clock
+  // reaches the recorded time.
   static Duration ahead(const RunStarts& s) noexcept {
     return Duration{s.last && s.last->at > s.now ? s.last->at - s.now : 0};
   }

@@ -23,19 +23,19 @@ struct OutputOptions {
   int verbosity = 0;
   int status_fd = -1;        // JSON lines; inherited, never passed to the job
   std::string status_file;   // JSON lines; created with mode 0600; empty: none
-  std::string trace;         // the history; appended to; empty: none
+  std::string trace;         // the file to append the history to; empty: none
   std::string metrics_file;  // the file is replaced when the run ends; empty: none
 };
 
 // The options of a run, as the command line gave them. cli/options fills them in.
 struct RunOptions : JobOptions {
   std::optional<Duration> wait;  // nullopt: for ever; zero: one try
-  // If more wait already, the lock is busy. Only if Traits::fifo.
+  // If this many others wait already, the lock counts as busy. Only if Traits::fifo.
   std::optional<int> max_waiters;
   int conflict_status = 75;         // -E
   Duration splay{};                 // the first request is delayed by a random part of this
   std::optional<OncePer> once_per;  // only if Traits::starts
-  bool again = false;               // --once-per: start even if it already ran; record the start
+  bool again = false;               // --once-per: start even if not due; record the start
   bool until_success = false;       // --once-per: a command that failed does not count
 };
 
@@ -52,17 +52,18 @@ struct Plan : RunOptions {
   Duration connect_timeout{std::chrono::seconds{5}};
 
   // The job.
-  std::string id;          // of this run, random: runs in the job find it by this (DLOCK_RUNS)
-  bool publish_id = true;  // false: --no-env
+  std::string id;                         // a random id that runs in the job read from DLOCK_RUNS
+  bool publish_id = true;                 // false: --no-env
   bool publish_environment = true;        // all other DLOCK_*; false: --no-env, fence
   std::vector<InheritedGrant> inherited;  // the grants of the dlocks around this one
-  // Where the locks are, for DLOCK_GRANTS. A nested dlock compares it with its own place.
+  // Where the locks are, for DLOCK_GRANTS. A nested dlock compares it with the place of its own
+  // locks.
   std::string place;
   // run --handle: the handle of a lock that another process acquired, and will release.
   std::optional<Handle> handle;
 
-  // Only without a job. false: dlock ends at once, and the store keeps the lock. true: dlock holds
-  // the lock until somebody asks for the end, or until max_hold is over.
+  // Only without a job. false: dlock ends when it has passed the grant on, and the store keeps the
+  // lock. true: dlock holds the lock until somebody asks for the end, or until max_hold is over.
   bool holds_until_asked = false;
   Duration max_hold{};  // zero: no limit
 

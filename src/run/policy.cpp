@@ -13,7 +13,7 @@ using How = Outcome::How;
 
 namespace {
 
-// The pause before dlock asks again, after a grant that came too late to be used.
+// After a grant that came too late to be used: the pause before dlock asks the store again.
 constexpr Duration first_pause = 100ms, longest_pause = 2s;
 
 }  // namespace
@@ -35,7 +35,7 @@ void Policy::set_lease(Deadline deadline) {
 }
 
 void Policy::on(const event::Acquired& e, Deadline now) {
-  if (phase_ != Phase::waiting) return;  // dlock leaves the queue: the Keeper releases it
+  if (phase_ != Phase::waiting) return;  // dlock leaves the queue; the Keeper releases the grant
   granted_at_ = now;
   set_lease(e.leases.front().deadline);
   if (!plan_.has_job()) {
@@ -59,7 +59,8 @@ void Policy::queue_again(Deadline now) {
 }
 
 void Policy::on(const event::Renewed& e, Deadline) {
-  // A loss is final: the job is being ended. The store keeps others out a little longer.
+  // A loss is final, and the job is being ended. The renewal only means that the store keeps others
+  // out a little longer.
   if (lost_) {
     deadline_ = std::max(deadline_, e.deadline);
     return;
@@ -68,8 +69,8 @@ void Policy::on(const event::Renewed& e, Deadline) {
   if (job_may_live()) act(action::SendDeadlines{});
 }
 
-// Ends the job like --max-run, once per grant. It does not count as a signal of the user, so a
-// user's next signal is still the first.
+// Ends the job like --max-run, once per grant. A revocation does not count as a signal of the user:
+// the user's next signal is still the first signal.
 void Policy::on(const event::Revoked&, Deadline now) {
   if (phase_ == Phase::lingering) return release(now);
   if (phase_ == Phase::holding) {
@@ -202,7 +203,7 @@ void Policy::forward(const event::Signal& e, Deadline now) {
   const bool ending = is_ending_signal(e.number);
   if (ending && e.number == last_end_ && now - ended_at_ < same_request) return;
   // The terminal sent its signal to the whole group, including the job. Before JobStarted the job
-  // may have missed it, so dlock forwards it: two signals are better than none.
+  // may have missed that signal, so dlock forwards it: two signals are better than none.
   const bool of_terminal = same_group_ && e.from_kernel;
   // When a terminal hangs up, the kernel signals only the leader of the session.
   const bool sent_to_us_alone = e.number == SIGHUP && session_leader_;
@@ -211,11 +212,11 @@ void Policy::forward(const event::Signal& e, Deadline now) {
     if (phase_ == Phase::descendants) act(action::SignalTree{e.number});
     else act(action::SendSignal{e.number});
   }
-  // The job decides what Ctrl-C means: a database shell goes on. A HUP from a process means
-  // "reload".
+  // The job decides what Ctrl-C means; a database shell, for example, goes on. A HUP from a process
+  // means "reload", so only the terminal's HUP asks for the end.
   const bool asks_to_end = e.number == SIGHUP ? e.from_kernel : ending && !of_terminal;
   if (!asks_to_end) return;
-  // A stopped job could not handle the signal.
+  // Continue the job, because a stopped job could not handle the signal.
   if (!job_has_it && phase_ != Phase::descendants) act(action::SendSignal{SIGCONT});
   when_.stop_by =
       last_end_ != 0 ? now : std::min(when_.stop_by, later(now, plan_.timing.kill_after));

@@ -128,7 +128,7 @@ class Policy {
   Duration pause_{};                  // of the last QueueAgain
   int last_end_ = 0;                  // the last ending signal
   std::optional<Outcome>
-      requested_end_;  // how dlock must end, unless the wait or the job decides it
+      requested_end_;  // how dlock must end; nullopt: the wait or the job decides
   int status_ = -1, exec_error_ = 0;
   bool lost_ = false, killing_ = false, guard_failed_ = false, start_failed_ = false,
        max_run_over_ = false, revoked_ = false, withdraws_start_ = false, gave_up_ = false;

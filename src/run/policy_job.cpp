@@ -45,10 +45,10 @@ void Policy::on(const event::ExecFailed& e, Deadline) { exec_error_ = e.error; }
 
 void Policy::on(const event::JobStopped& e, Deadline) {
   if (!same_group_ || phase_ == Phase::descendants || !job_may_live()) return;
-  // dlock stops when the job stops, so that a shell sees it.
+  // dlock stops when the job stops, so that dlock's shell notices.
   if (!e.orphaned) return act(action::StopSelf{e.signal});
-  // No process could continue dlock. The kernel itself would have dropped a TSTP, and failed the
-  // access to the terminal with EIO.
+  // No process could continue dlock, so dlock does not stop. In a group like this the kernel would
+  // have dropped a TSTP, and let the access to the terminal fail with EIO.
   if (e.signal == SIGTTIN || e.signal == SIGTTOU) act(action::SendSignal{SIGHUP});
   if (e.signal != SIGSTOP) act(action::SendSignal{SIGCONT});
 }
@@ -165,8 +165,9 @@ void Policy::on(const event::Tick&, Deadline now) {
       announce(Note::descendants);
     notice_at_ = dying ? later(now, next_notice) : no_deadline;
   }
-  // The store may have granted the lock to others, and the guard goes on alone. Without a guard
-  // dlock does not give up: only dlock can end the tree and hold the locks of the runs in it.
+  // The store may have granted the lock to others by now. dlock gives up, and the guard goes on
+  // alone. Without a guard dlock does not give up: only dlock can then end the tree and hold the
+  // locks of the runs in it.
   if (dying && phase_ != Phase::own_sweep && now >= later(deadline_, grace_to_die)) {
     gave_up_ = true;
     return end(result());
@@ -185,7 +186,8 @@ void Policy::on(const event::Tick&, Deadline now) {
 // ---- the end -----------------------------------------------------------------------------------
 
 void Policy::give_back(Deadline now) {
-  // Another owner may hold the lock now, so dlock must not release it.
+  // Another owner may hold the lock now, so dlock must not release it. With several keys, release()
+  // frees those that are still held.
   if (lost_) return plan_.several() ? release(now) : end(result());
   const bool ran = exec_error_ == 0 && !guard_failed_;
   // Only a failure that dlock saw counts. A command whose end is unknown may have done its work.
@@ -220,12 +222,14 @@ void Policy::release(Deadline now) {
   act(action::Release{.outcome = result(), .forget_start = forgets_start()});
 }
 
-// Returns whether to withdraw the start: it did not happen, or failed under --until-success.
+// Returns whether to withdraw the recorded start: no command started, or the command failed under
+// --until-success.
 bool Policy::forgets_start() const noexcept {
   return withdraws_start_ || start_failed_ || exec_error_ != 0;
 }
 
-// Withdrawing the start is a separate exchange, so the release keeps its whole time.
+// Withdrawing the start is a separate exchange. It gets its own time, so the release keeps its
+// whole time.
 Deadline Policy::time_to_give_back(Deadline now) const noexcept {
   return later(now, plan_.timing.op_timeout * (withdraws_start_ ? 2 : 1));
 }
@@ -259,7 +263,7 @@ bool Policy::may_stop() const noexcept {
   return phase_ == Phase::waiting || phase_ == Phase::holding || phase_ == Phase::starting ||
          phase_ == Phase::running;
 }
-// Returns whether the guard has a job, or an order to start it.
+// Returns whether the guard has a job, or an order to start one.
 bool Policy::guarded() const noexcept {
   return phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
 }

@@ -22,7 +22,8 @@ Outcome run(const Plan& given) {
   if (!Channel::make_pair(ours, theirs))
     return output.give_up(
         {Errc::unavailable, fmt::format("no socket pair: {}", std::strerror(errno))});
-  // Before the fork: once the first name exists, other processes can see the id of the run.
+  // Both must listen before the fork: once the first socket has its name, other processes can see
+  // the id of the run in that name.
   InnerHolds &of_guard = *new InnerHolds, &of_dlock = *new InnerHolds;
   for (FailedCall call{"bind", EADDRINUSE}; call.error == EADDRINUSE;) {
     own.id = Owner::random().hex();
@@ -41,8 +42,8 @@ Outcome run(const Plan& given) {
     const GuardedLock lock{plan.request.key, plan.request.ttl, plan.timing.kill_after};
     (new Guard(Channel(std::move(theirs)), entry, plan, lock, of_guard))->run();
   }
-  // The guard calls setpgid, too, but may be stopped before that call. If dlock then dies, the
-  // guard's group becomes orphaned, and the kernel continues it.
+  // The guard calls setpgid, too, but may be stopped before that call. This call ensures that the
+  // guard's group becomes orphaned if dlock dies. The kernel then continues the stopped guard.
   ::setpgid(guard, guard);
   theirs.reset();
   of_guard.clear();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The entry points of run/: what dlock does under a lock. Call one of them before any thread
 // exists, with the signal mask and dispositions that dlock was started with. Pass its result to
-// finish(). Each returns how dlock has to end, also after a failure, which it has already reported
-// on stderr.
+// finish(). Each returns how dlock has to end. A failure has then already been reported on stderr.
 #pragma once
 #include <functional>
 #include <string>
@@ -24,7 +23,8 @@ struct GrantSink {
 
 // Acquires the lock without a command and prints the grant once. If printing fails, it releases the
 // lock, and the status is 125. Detached: dlock ends with 0. Attached (--hold): dlock holds the lock
-// until stdin ends (status 0), a signal comes (it ends by that signal) or the lock is lost (123).
+// until stdin ends (status 0), a signal comes (dlock ends by that signal) or the lock is lost
+// (123).
 Outcome acquire(const Plan&, const GrantSink&);
 
 struct KeepOptions {

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Duration fast_job = 20ms;       // a job that ends within this time needs no renewal
+constexpr Duration fast_job = 20ms;       // a job that ends within this time needs no Keeper thread
 constexpr Duration time_to_name = 250ms;  // how long to search the tree for members to name
 
 // The order of the events of one wake-up: first a loss of the lock, then the user's signals, then
@@ -115,7 +115,7 @@ Outcome Supervisor::run() {
     timer_.drain();
     turn();
   }
-  // If the file cannot be written, the exit status is still that of the command.
+  // If the metrics cannot be written, the exit status is still that of the command.
   if (const auto written = metrics_.write_end(outcome_); !written)
     output_.error(written.error().message);
   output_.flush(exit_flush_time);
@@ -123,8 +123,8 @@ Outcome Supervisor::run() {
 }
 
 // Reads the clock once, then handles the events, then what is due at that time. dlock may have been
-// stopped, and may wake up after a deadline on which the guard acted long ago. So it must read the
-// guard's messages before it compares deadlines with the clock.
+// stopped until long after a deadline, and the guard may have acted on that deadline. So dlock must
+// read the guard's messages before it compares deadlines with the clock.
 void Supervisor::turn() {
   const Deadline now = Clock::now();
   if (now >= thread_at_) {
@@ -160,7 +160,7 @@ void Supervisor::step(const Event& e, Deadline now) {
 //
 // 1. dlock checks for a CONT and for messages of the guard.  2. The user's CONT comes.  3. dlock
 //    makes its stop pending, which drops the CONT: dlock stays stopped until the next CONT. (A
-//    SIGSTOP is never pending; then the CONT of step 2 is the guard's.)
+//    SIGSTOP is never pending, so with SIGSTOP the CONT of step 2 may also be the guard's.)
 void Supervisor::stop() {
   announcer_.clear_line();
   output_.flush(100ms);
@@ -311,9 +311,9 @@ FailedCall Supervisor::order_start() {
   std::string environment = job_environment(plan_, leases_, guard_pid_);
   if (environment.size() > Channel::max_payload)
     environment.resize(Channel::max_payload + 1);  // the guard sees the truncation and refuses
-  // The start message contains the descriptors that end the locks. So there is never a job whose
-  // guard does not hold them. None of them stays in a socket, where the kernel would count them
-  // against all programs of this user.
+  // The start message carries the descriptors with which the locks would end. So there is never a
+  // job whose guard does not hold these descriptors. None of them stays in a socket, where the
+  // kernel would count it against all programs of this user.
   std::vector<int> fds;
   for (const Fd& fd : holds_) fds.push_back(fd.get());
   const int error =
@@ -335,14 +335,14 @@ void Supervisor::dismiss_guard() {
     }
     if (got != Channel::ReceiveResult::closed) ::kill(guard_pid_, SIGKILL);
   }
-  // The guard has closed the channel, so it is almost dead. If closing another descriptor of it
-  // hangs on a dead file server, dlock exits first.
+  // The guard has closed the channel, so it is about to end. If it hangs while it closes another
+  // descriptor, because a file server is dead, dlock exits before the guard.
   const Fd pin(static_cast<int>(::syscall(SYS_pidfd_open, guard_pid_, 0)));
   pollfd p{pin.get(), POLLIN, 0};
   if (pin) wait_until({&p, 1}, later(Clock::now(), 2s));
-  // If a reader of /proc uses the guard's entry when dlock reaps it, the kernel spins until the
-  // guard's second thread has ended. With SCHED_FIFO on one processor it spins for ever. So let
-  // that thread run first.
+  // If another process reads the guard's entry in /proc while dlock reaps the guard, the kernel
+  // spins until the guard's second thread has ended. With SCHED_FIFO on one processor it spins for
+  // ever. So let that second thread run first.
   ::sched_yield();
   int status = 0;
   if (::waitpid(guard_pid_, &status, pin ? WNOHANG : 0) == guard_pid_ && WIFSIGNALED(status))
@@ -361,8 +361,8 @@ void Supervisor::end(Outcome outcome) {
 // ---- the guard is dead -------------------------------------------------------------------------
 
 // Returns whether the child is no part of the job: it existed when dlock started, or it is an
-// orphan of such a process and older than the guard. dlock treats a younger orphan as a member of
-// the job, because it looks like one, and the promise about the job counts more.
+// orphan of such a process and older than the guard. A younger orphan looks like a member of the
+// job, and dlock treats it as a member, because the promise about the job counts more.
 bool Supervisor::foreign(pid_t child) const {
   const auto process = process_stat(child);
   const ProcessId id = process ? process->id : ProcessId{child};
@@ -372,11 +372,12 @@ bool Supervisor::foreign(pid_t child) const {
 }
 
 // Kills the dead guard's tree, which dlock has inherited. ECHILD would prove that the tree is dead,
-// but children from before dlock's start must live. So the list must be empty three times in a row
-// after everything was reaped. When a member dies, its children become ours a moment later, one
-// generation after the other. No event reports that, so the list is read each millisecond. After 20
-// ms without a change the members are in an uninterruptible state, and Policy sends SweepOwn again,
-// less and less often. It also does so after 200 rounds, because a job may fork without end, and
+// but children from before dlock's start must live. So the tree counts as dead when the list of
+// members is empty three times in a row after everything was reaped. When a member dies, its
+// children become ours a moment later, one generation after the other. No event reports that, so
+// the list is read each millisecond. If nothing changes for 20 ms, the members are in an
+// uninterruptible state. Then this function returns, and Policy sends SweepOwn again, less and less
+// often. The function also returns after 200 rounds, because a job may fork without end, and
 // signals and deadlines must not wait for that job.
 void Supervisor::sweep_own() {
   reap_guard();

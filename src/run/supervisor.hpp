@@ -18,13 +18,13 @@
 
 namespace dlock::run {
 
-// The main thread of dlock while it waits and holds, with a job or without. It collects the events
-// of Keeper, user and guard, lets Policy decide with one `now`, and carries out the actions. It
-// calls no client library, and each of its waits has a bound. No other thread forks, waits for
-// children or sends signals.
+// The main thread of dlock while it waits and holds, with a job or without. In each turn it
+// collects the events of Keeper, user and guard, lets Policy decide with one reading of the clock,
+// and carries out the actions. It calls no client library, and each of its waits has a bound. No
+// other thread forks, waits for children or sends signals.
 class Supervisor {
  public:
-  // With a job: a guard. Without a job: a JoblessHold, and no guard.
+  // With a job, pass a guard and no JoblessHold. Without a job, pass a JoblessHold and no guard.
   Supervisor(const Plan&, const Entry&, const PreexistingProcesses&, Output&, Channel guard,
              pid_t guard_pid, InnerHolds&, JoblessHold*);
   ~Supervisor() = delete;
@@ -70,7 +70,7 @@ class Supervisor {
   Metrics& metrics_ = *new Metrics(plan_);
   Policy policy_;
   std::vector<Lease> leases_;
-  std::vector<Fd> holds_;             // until the guard has them
+  std::vector<Fd> holds_;             // only until the guard has them
   InnerHolds& inner_;                 // keeps the locks of runs in the job if the guard dies
   JoblessHold* const hold_;           // null: there is a job
   Deadline thread_at_ = no_deadline;  // when the Keeper gets its thread

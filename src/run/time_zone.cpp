@@ -25,7 +25,8 @@ bool is_zone_file(std::string_view name) {
          std::string_view(begin, sizeof begin) == "TZif";
 }
 
-// A POSIX TZ, "CET-1CEST,M3.5.0,M10.5.0/3", with the names in angle brackets of RFC 8536.
+// A POSIX TZ, such as "CET-1CEST,M3.5.0,M10.5.0/3". Its names may be in angle brackets, as in RFC
+// 8536.
 class PosixZone {
  public:
   explicit PosixZone(std::string_view text) : rest_(text) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time zone for the calendar periods of --once-per, which is the zone of localtime(3). The
-// functions read TZ and files of zones. Call them while no other thread changes the environment.
+// functions read TZ and zone files. Call them while no other thread changes the environment.
 #pragma once
 #include <string>
 #include "core/error.hpp"
@@ -11,7 +11,8 @@ namespace dlock::run {
 // neither a POSIX string nor the name of a readable zone file.
 Result<void> check_time_zone();
 
-// Returns the name in TZ, "Asia/Tokyo"; without TZ the abbreviation of the host's zone, "CET".
+// Returns the name in TZ, such as "Asia/Tokyo". Without TZ it returns the abbreviation of the
+// host's zone, such as "CET".
 std::string time_zone_name();
 
 }  // namespace dlock::run

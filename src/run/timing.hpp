@@ -39,18 +39,19 @@ enum class EndsBy { lease, descriptor };
 // their values and the largest values that would fit.
 Result<Timing> plan_timing(const TimingOptions&, Duration proven, EndsBy);
 
-// Returns when to renew a lease that lasts until `deadline`: renew_every after its request was
-// sent, which the deadline shows. But it is at the earliest an eighth of renew_every from now, and
-// at the latest renew_every from now. A deadline may be later than `proven` predicts (a new session
-// of ZooKeeper is known for all of its timeout), but the deadline after the next renewal may not.
+// Returns when to renew a lease that lasts until `deadline`: renew_every after the request for the
+// lease was sent. The deadline shows when that was. But the result is at least an eighth of
+// renew_every from now, and at most renew_every. The upper limit matters if the deadline is later
+// than `proven` predicts: a new session of ZooKeeper is known to last for its whole timeout, but
+// the next renewal may prove only `proven`.
 Deadline next_renewal(const Timing&, Deadline deadline, Deadline now) noexcept;
 inline auto renewals(const Timing& t) {  // next_renewal() as a function object, for several()
   return [t](Deadline deadline, Deadline now) { return next_renewal(t, deadline, now); };
 }
 
 // Decides when dlock kills a guard that did not end the job in time because it is stopped or stuck.
-// That is half a margin after the time when the guard should have sent KILL. Killing the guard
-// kills the job. Pure, like Policy, which calls it.
+// dlock waits for half a margin after the time when the guard should have sent KILL. Killing the
+// guard kills the job. Pure, like Policy, which calls it.
 class GuardWatchdog {
  public:
   explicit GuardWatchdog(Duration margin) : half_(margin / 2) {}

@@ -11,9 +11,9 @@
 
 namespace dlock::run {
 
-// How long the Keeper may take to leave the queue when the wait is over or a signal ends it. The
-// rest of the promised 250 ms is for dlock's own end. After that dlock ends without the Keeper: the
-// place in the queue expires by its patience, and a grant made meanwhile by its ttl.
+// How long the Keeper may take to leave the queue when the wait is over or a signal ends the wait.
+// After this time dlock ends without the Keeper: the place in the queue expires by itself, and a
+// grant made meanwhile expires by its ttl. The rest of the promised 250 ms is for dlock's own end.
 inline constexpr Duration time_to_leave = std::chrono::milliseconds{200};
 
 // How old the store's last reply may be when a wait ends as busy. In this last part of the wait the
@@ -23,18 +23,18 @@ inline constexpr Duration last_query = std::chrono::seconds{1};
 class WaitEnd {
  public:
   struct Rules {
-    std::optional<Duration> wait;  // nullopt: for ever; zero: one try, until there is a reply
+    std::optional<Duration> wait;  // nullopt: for ever; zero: one try, which ends with a reply
     Duration connect{};            // --connect-timeout
     Duration answer{};             // --op-timeout, times the number of keys
   };
   explicit WaitEnd(const Rules& rules) : rules_(rules) {}
 
-  void begin(Deadline now) noexcept {  // only the first call counts; with -n each call does
+  void begin(Deadline now) noexcept {  // only the first call counts; with -n each call counts
     if (began_ == no_deadline || one_try()) began_ = now;
   }
   void mark_reached() noexcept { reached_ = true; }
-  // The store replied to a request sent at that time; Deadline{}: it did not reply. Only such a
-  // reply makes the end of a wait busy.
+  // The store replied to a request that was sent at this time; Deadline{}: it did not reply. Only
+  // after such a reply can a wait end as busy.
   void answered(Deadline sent_at) noexcept {
     answered_ = std::max(answered_, sent_at);
     reached_ |= sent_at > Deadline{};

@@ -3,9 +3,9 @@
 //
 // A Backend is one connection to a store with one recipe. A single thread uses it: in a run the
 // Keeper, in other commands the main thread. It has no callbacks. Any call may block as long as the
-// network does, so nothing that must happen on time may wait for it. Every call can be repeated:
-// the store recognises by the owner id a request whose reply was lost. No destructor releases
-// anything, because a release can fail.
+// network does, so nothing that must happen on time may wait for a call. Every call can be
+// repeated: the store recognises by the owner id a request whose reply was lost. No destructor
+// releases anything, because a release can fail.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -41,10 +41,10 @@ struct Waiting {
   std::optional<HolderView> holder;  // one of the holders that block this request
   // What else blocks the request, for people: "the server restarted 12s ago; grants resume in 48s".
   std::string why{};
-  // A time before the newest request was sent that got a reply during this poll. Deadline{}: no
+  // The newest request that got a reply during this poll was sent after this time. Deadline{}: no
   // request got a reply, and the other fields show what was known before.
   Deadline sent_at{};
-  std::string key{};  // the key in the way; empty: the key of the Request
+  std::string key{};  // the key that blocks the request; empty: the key of the Request
 };
 struct Busy {
   std::optional<HolderView> holder;
@@ -90,19 +90,20 @@ struct RunStart {
 struct RunStarts {
   std::int64_t now = 0;
   std::optional<RunStart> last;  // the newest start
-  std::string key{};             // whose start it is; empty: of the key that was asked for
+  std::string key{};             // the key of that start; empty: the key of the call
 };
 // Asks the store to change its record from `was` to `is`; nullopt: no record. The store makes the
 // change only if its record still is `was`. A record that is no longer needed counts as no record.
 struct RunStartUpdate {
   std::optional<RunStart> was, is;
-  // Returns whether the store may make the change when its record is `noted`. True also if `noted`
-  // is `is` already: then the caller repeats a change whose reply was lost.
+  // Returns whether the store may make the change when its record is `noted`. It also returns true
+  // if `noted` already equals `is`: then the caller repeats a change whose reply was lost.
   bool fits(const std::optional<RunStart>& noted, std::int64_t now) const noexcept;
 };
 enum class UpdateResult { yes, other_start, not_held };
 
-// One fact about a store. --doctor shows it, and decides by it whether the store is fit for locks.
+// One fact about a store. --doctor shows the findings, and decides by them whether the store is fit
+// for locks.
 struct Finding {
   enum class Level { good, warning, bad, unknown } level;
   std::string what;    // "maxmemory-policy"
@@ -110,17 +111,18 @@ struct Finding {
   std::string advice;  // what to do; empty if the finding is good
 };
 
-// What a Backend reports about its store beside the replies: whether it is reachable, and whether
-// it may have lost data.
+// What a Backend reports about its store in addition to its replies: whether the store is
+// reachable, and whether it may have lost data.
 struct Health {
-  // Becomes readable if something happens that all holders notice together, such as a store that
-  // becomes unreachable. The holder must then renew soon, at a random moment; the renewal ends the
-  // state. Use it only after a grant. The Backend owns it, and it never changes. -1: none.
+  // A descriptor that becomes readable if something happens that all holders notice together, such
+  // as a store that becomes unreachable. The holder must then renew soon, at a random moment; after
+  // the renewal the descriptor is not readable any more. Use it only after a grant. The Backend
+  // owns the descriptor, and its number never changes. -1: none.
   int outage_fd = -1;
-  // At the last request the store granted nothing to anybody (a grace period). A wait that ends
-  // then is "unavailable", not "busy".
+  // At the last request the store was in a grace period, in which it grants nothing to anybody. A
+  // wait that ends during a grace period is "unavailable", not "busy".
   bool in_grace_period = false;
-  // Warnings for the user about this store: all since the Backend was opened, without repeats.
+  // All warnings for the user about this store since the Backend was opened, each once.
   std::vector<std::string> warnings{};
 };
 
@@ -135,8 +137,8 @@ class Backend {
   virtual const Traits& traits() const noexcept = 0;
   virtual std::string where() const = 0;  // the redacted URL or the directory, for messages
 
-  // If the recipe shares its locks with other programs, and a key is too long for their name: says
-  // under which name it is locked, for people; empty: the name is that of the key.
+  // A recipe that shares its locks with other programs may lock a long key under a shorter name.
+  // Then this function returns a sentence for people that says so. Empty: the key is the name.
   virtual std::string replaced_name(const Key&) const { return {}; }
 
   // Prepares to wait; the first poll sends the request. The caller must not have released or
@@ -144,13 +146,13 @@ class Backend {
   // request.
   virtual Result<std::unique_ptr<Waiter>> enqueue(const Request&) = 0;
 
-  // Asks for a lease that lasts for `ttl` from now on. For an attached lock with no_deadline it
-  // only checks that the record is still ours. It never revives a lease that has ended.
+  // Asks for a lease that lasts for `ttl` from now on. For an attached lock with no_deadline
+  // renew() only checks that the record is still ours. It never revives a lease that has ended.
   virtual Result<Renewal> renew(const Lease&, Duration ttl) = 0;
 
-  // Lets the lock last for `ttl` from now on without this process and without its lock-delay, even
-  // if the lease gets shorter. Errc::usage: by its Traits the lock cannot outlive the process, or
-  // not for so long. An Error leaves the lock unchanged. `end`: as for release().
+  // Makes the lock last for `ttl` from now on, without this process and without a lock-delay, even
+  // if that shortens the lease. Errc::usage: with this recipe a lock cannot outlive the process at
+  // all, or not for `ttl`. An Error leaves the lock unchanged. `end`: as for release().
   virtual Result<Renewal> detach(const Lease&, Duration ttl,
                                  std::optional<RunEnd> end = std::nullopt) = 0;
 
@@ -158,13 +160,13 @@ class Backend {
   // renewal is needed.
   virtual bool alarmed(const Lease&) { return true; }
 
-  // `end`: how the job under this lease ended. With Traits::keeps_last_run the same request records
-  // it as the last run of the key, but only if the lease was in force, and never over the run of a
-  // newer token.
+  // `end`: how the job under this lease ended. If the recipe has Traits::keeps_last_run, the same
+  // request records `end` as the last run of the key, but only if the lease was in force. It never
+  // overwrites the run of a newer token.
   virtual Result<Released> release(const Lease&, std::optional<RunEnd> end = std::nullopt) = 0;
 
   // For operators: removes the holder with this token, or all holders, without lock-delay. The
-  // newest token stays.
+  // record of the newest token stays.
   virtual Result<Released> force_release(const Key&, std::optional<FencingToken>) = 0;
 
   // Returns `valid` if this grant is in force now.
@@ -186,13 +188,13 @@ class Backend {
 
   // --once-per: reads the record of the last start. Errc::usage if Traits::starts is false.
   virtual Result<RunStarts> starts(const Key&);
-  // Makes the change if the lease is in force and the change fits the record; otherwise it changes
+  // If the lease is in force and the change fits the record, makes the change; otherwise changes
   // nothing. Other holders may record a start between starts() and this call. After an Error:
   // repeat.
   virtual Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&);
 
-  // Removes all data of the key, also its newest token. A missing key is no error. Only for a key
-  // that nobody will ever use again (bench), because a token must never fall.
+  // Removes all data of the key, also its newest token. A missing key is not an error. Call it only
+  // for a key that nobody will ever use again (bench), because tokens must never fall.
   virtual Result<void> erase(const Key&);
 
   // Checks whether this store is fit for locks (--doctor). Error: the store is unreachable.
@@ -200,8 +202,9 @@ class Backend {
 
   virtual Counters counters() const noexcept { return {}; }
   virtual Health health() { return {}; }
-  // For --explain: returns what happens to such a lease when the store restarts, if the URL decides
-  // it; empty: nothing notable. Errc::usage: enqueue() refuses such a lease.
+  // For --explain. If it depends on the URL what happens to the lease of such a request when the
+  // store restarts, returns what happens; empty: nothing notable. Errc::usage: enqueue() refuses
+  // such a request.
   virtual Result<std::string> after_restart(const Request&) const { return std::string{}; }
 
  protected:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a URL to a Backend: what each family of stores offers, and how dlock chooses one. The main
-// thread judges a URL (choose(), prepare()) before anything starts; an Opener may run on the
-// Keeper's thread. The rest is constant data and functions without state.
+// From a URL to a Backend: what each family of stores offers, and how dlock chooses a family. The
+// main thread judges a URL (choose(), prepare()) before any other thread starts; an Opener may run
+// on the Keeper's thread. Everything else is constant data and functions without state.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -58,43 +58,45 @@ struct UrlItem {
   std::string_view usual{};    // the default value; empty: none
   std::string_view recipes{};  // the recipes with this item, "lease insert"; empty: all
   std::string_view allowed{};  // the allowed values, for a refusal; empty: by the type
-  // Not empty: only a URL with a unix socket may have the item. The text says where other URLs have
-  // the value: "/DB behind the host".
+  // Not empty: only a URL with a unix socket may have the item. For other URLs the text says where
+  // the value belongs: "/DB behind the host".
   std::string_view elsewhere{};
 
   bool covers(std::string_view name) const noexcept;
 };
 
-// For every store whose TLS is dlock's own, and for MySQL.
+// For MySQL, and for every store to which dlock itself speaks TLS.
 inline constexpr UrlItem tls_item{"tls", UrlItem::choice,       "yes no verify-ca", "",
                                   "",    "yes, no or verify-ca"};
 inline constexpr UrlItem tls_files_item{"tls_ca tls_cert tls_key"};
 // For the same stores, and for PostgreSQL.
 inline constexpr UrlItem tls_name_item{"tls_name", UrlItem::host};
 
-// Makes a Backend of a URL that was judged. The Backend connects at its first call. The time limit
-// and the descriptor replace those of the Settings.
+// Makes a Backend for a URL that prepare() has judged. The Backend connects at its first call.
+// `op_timeout` and `interrupt_fd` replace those of the Settings.
 using Opener =
     std::function<Result<std::unique_ptr<Backend>>(Duration op_timeout, int interrupt_fd)>;
 
 struct BackendFactory {
   std::string_view family;
   std::span<const std::string_view> schemes;  // the first is the canonical scheme
-  std::span<const Traits> recipes;            // first is the default
+  std::span<const Traits> recipes;            // the first is the default
   std::span<const UrlItem> items;             // all stores also know `recipe`, `prefix`, ...
-  // Judges everything in the URL that can be judged without a connection. Errc::usage;
-  // Errc::config: a file or variable that it needs is wrong. The Opener refers to the Traits.
+  // Judges everything in the URL that can be judged without a connection. Errc::usage: the URL is
+  // wrong. Errc::config: a file or variable that the URL needs is wrong. The Opener keeps a
+  // reference to the Traits.
   Result<Opener> (*prepare)(const Url&, const Traits&, const Settings&);
-  // Returns the client libraries that it uses, with the versions that run now: "OpenSSL 3.0.17".
-  // nullptr: it uses none, or another family lists them.
+  // Returns the client libraries that the family uses, with the versions that are loaded: "OpenSSL
+  // 3.0.17". nullptr: the family uses none, or another family lists them.
   std::vector<std::string> (*libraries)() = nullptr;
   std::string_view note{};                 // for --version: "no TLS, no SASL"
   Access (*access)(const Url&) = nullptr;  // nullptr: this family cannot use Secrets
-  // Returns what a first lock would create at a place that the user named and may have misspelt;
-  // empty: nothing. `locks`: a lock follows at once, which itself reports why it creates nothing.
+  // Returns what a first lock would create at a place that the user named, because the name may be
+  // misspelt; empty: nothing. `locks`: the command takes a lock, and will itself report a place
+  // that it cannot create.
   std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
-  // Rewrites URL forms of other clients of this store into the form that dlock knows. It leaves
-  // what it does not know, and prepare() refuses that.
+  // Rewrites URL forms of other clients of this store into the form that dlock knows. It does not
+  // change what it does not know; prepare() refuses that.
   void (*normalize_url)(Url&) = nullptr;
 
   Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
@@ -104,7 +106,7 @@ struct BackendFactory {
   }
 };
 
-// Returns all families of this binary. The table is made from the lines dlock_backend() in
+// Returns all families of this binary. CMake makes the table from the dlock_backend() lines in
 // backends/CMakeLists.txt; no family registers itself.
 std::span<const BackendFactory> backends() noexcept;
 
@@ -119,8 +121,8 @@ std::span<const AbsentBackend> absent_backends() noexcept;
 std::vector<std::string> libraries();
 
 // Chooses the factory and recipe for a URL. A non-empty `recipe` overrides `?recipe=`. Errc::usage:
-// an unknown scheme, item or recipe. The message lists the known ones, or says how to build the
-// family.
+// an unknown scheme, item or recipe. The message lists the known ones, or says how to build dlock
+// with the family.
 struct Choice {
   const BackendFactory* factory;
   const Traits* traits;

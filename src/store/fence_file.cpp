@@ -206,7 +206,8 @@ Result<void> FenceFile::note() {
     return fail(Errc::stale,
                 "token {} is older than {}, the newest that {} has seen; the command was not run",
                 token_, newest.token, dlock::quoted(path_));
-  // A record that the file shows may be in memory only: its writer may have died before the fsync.
+  // A record that was read may be in memory only, because its writer may have died before the
+  // fsync.
   const std::uint64_t number = token_ == newest.token ? newest.number : newest.number + 1;
   if (number != newest.number) TRY_VOID(write(line_of({number, token_}), slots[old] ? 1 - old : 0));
   if (::fsync(file_.get())) return trouble("cannot be made durable", errno);

@@ -44,8 +44,8 @@ class Borrowed final : public Wrapped {
   Result<std::unique_ptr<Waiter>> enqueue(const Request& r) override {
     return std::make_unique<BorrowedWaiter>(*inner_, r, handle_.lease(r.key));
   }
-  // The other process releases the lock. If it did so while the command ran, there was no exclusion
-  // any more, and the result makes dlock print a message.
+  // The other process releases the lock. If it did so while the command still ran, the command was
+  // not protected any more. So the result is was_not_held, and dlock prints a message.
   Result<Released> release(const Lease& lease, std::optional<RunEnd>) override {
     TRY(valid, inner_->check(lease.key, lease.owner));
     return valid == Validity::valid ? Released::yes : Released::was_not_held;
@@ -56,7 +56,8 @@ class Borrowed final : public Wrapped {
 };
 
 // Refuses a request that the outer grant does not cover, because it would wait for its own
-// ancestor. An exclusive grant covers a shared request, and a permit a request with the same limit.
+// ancestor. An exclusive grant covers a shared request, and a permit covers a request with the same
+// limit.
 Result<void> covers(const InheritedGrant& outer, const Request& r) {
   const auto refuse = [&](std::string_view held, std::string_view requested) {
     return fail(Errc::usage,
@@ -93,7 +94,7 @@ class Reentrant final : public Wrapped {
  private:
   friend class ReentrantWaiter;
 
-  // Returns whether the lease belongs to the outer dlock, whose owner is never an owner of ours.
+  // Returns whether the lease belongs to an outer dlock. Its owner is never an owner of ours.
   bool joined(const Lease& l) const {
     return std::any_of(grants_.begin(), grants_.end(), [&](const InheritedGrant& g) {
       return g.lease.key == l.key && g.lease.owner == l.owner;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backends for locks that another process holds: dlock checks the grant of that process, and does
-// not release it. The Keeper puts them in front of the store's Backend.
+// not release it. The Keeper puts these Backends in front of the store's Backend.
 #pragma once
 #include <climits>
 #include <memory>
@@ -12,7 +12,7 @@
 namespace dlock {
 
 // `run --handle`: enqueue() renews the lock to check that the handle still holds it. release() does
-// not release: the process that acquired the lock does. The owner of the Request does not count,
+// not release: the process that acquired the lock does. The owner of the Request is ignored,
 // because the handle names the holder.
 std::unique_ptr<Backend> borrowed(std::unique_ptr<Backend>, Handle);
 
@@ -26,8 +26,8 @@ struct InheritedGrant {
 
 // A nested `dlock run` of a key that an ancestor holds. enqueue() asks the store whether the
 // ancestor's grant is still in force. The lease has no deadline of its own: the ancestor renews the
-// lease, and its guard ends this whole tree in time. If no ancestor holds the key, or only by
-// another recipe or with a stale grant, the key is acquired as usual.
+// lease, and its guard ends this whole tree in time. The key is acquired as usual if no ancestor
+// holds it, or if an ancestor holds it only by another recipe or with a stale grant.
 std::unique_ptr<Backend> reentrant(std::unique_ptr<Backend>, std::vector<InheritedGrant>);
 
 }  // namespace dlock

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people see of a key: `inspect`, messages about a wait, and `release`. Values only. They
-// never decide who holds a lock: the store has the copy that decides. Their text is untrusted.
+// What people see of a key: `inspect`, messages about a wait, and `release`. Values only. dlock
+// does not use them to decide who holds a lock: they are only copies of what the store has. Their
+// text is untrusted.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -24,13 +25,14 @@ struct HolderView {
   // When the lock was granted, as a time of this host. nullopt: the store does not record it.
   std::optional<Deadline> granted_at;
   bool revoked = false;  // somebody asked this holder to stop (Backend::revoke)
-  // For people: why Backend::force_release cannot remove it, and what ends it. Empty: it can.
+  // For people: why Backend::force_release() cannot remove this holder, and what ends it. Empty:
+  // force_release() can remove it.
   std::string stays_because{};
   Identity who;
-  // Returns whether it holds the key no longer, although its record still exists: its lease and
+  // Returns whether this holder has ended, although its record still exists: its lease and
   // lock-delay are over, or it was a process without lock-delay and is gone.
   bool ended() const noexcept { return remaining && *remaining <= Duration{}; }
-  // For how long it has been held.
+  // Returns for how long the lock has been held; nullopt: unknown.
   std::optional<Duration> held(Deadline now = Clock::now()) const;
 };
 struct WaiterView {
@@ -45,11 +47,11 @@ struct KeyView {
   std::vector<WaiterView> waiters;  // in queue order
   bool waiters_known = true;        // false: this recipe cannot know
   std::vector<std::string> notes;   // remarks about this record, for people
-  // Not empty: why there may be holders that are not in `holders`. Then an empty list does not mean
-  // that the key is free.
+  // Not empty: why there may be holders that are not in `holders`. Then an empty `holders` does not
+  // mean that the key is free.
   std::string unknown_reason{};
-  // The last run: of the runs that have released, the run with the newest token. Only with
-  // Traits::keeps_last_run, or while --min-hold keeps its lock.
+  // The run with the newest token among the runs that have ended. Recipes without
+  // Traits::keeps_last_run have it only while --min-hold still keeps the lock of that run.
   std::optional<LastRun> last_run{};
   // The newest recorded start (Backend::note_start), by the store's clock. The store keeps it only
   // as long as it is needed.
@@ -63,8 +65,8 @@ WaiterView view(const LockState::Waiter& waiter);
 KeyView view(const LockState& state, std::string key, Micros now);
 void ended_last(KeyView&);  // moves holders that have ended to the end
 
-// Returns HolderView::granted_at. `granted` and `now` are on the store's clock, which read `now` a
-// moment ago. A grant that is not yet, or at 0, is unknown.
+// Returns HolderView::granted_at. `granted` and `now` are on the store's clock, which showed `now`
+// a moment ago. nullopt: `granted` is 0, or later than `now`.
 std::optional<Deadline> time_of_grant(Micros granted, Micros now);
 
 }  // namespace dlock

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of the last run of a job under a key. `inspect` shows it to people; dlock decides
-// nothing by it.
+// The record of the last run of a job under a key. `inspect` shows it to people; dlock makes no
+// decision from it.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,13 +13,13 @@ namespace dlock {
 
 struct LastRun {
   FencingToken token = 0;
-  std::int64_t ended = 0;  // of the release, by the store's clock in microseconds since 1970
+  std::int64_t ended = 0;  // the release, by the store's clock in microseconds since 1970
   RunEnd end;
   std::int64_t started = 0;  // the time of the grant, by the same clock
   Identity who;
 
   // Returns "token ended status started who", with `between` between the parts. parse() returns
-  // nothing for a malformed text.
+  // nullopt for a malformed text.
   std::string text(char between) const;
   static std::optional<LastRun> parse(std::string_view, char between);
 };

@@ -31,7 +31,7 @@ class Several final : public Wrapped {
   Result<Released> release(const Lease&, std::optional<RunEnd> end) override {
     return release_all(end);
   }
-  // The holder in the way of the key that this waits for.
+  // Returns the key for which this Backend waits now, so that people see the holder that blocks it.
   Result<std::optional<KeyView>> inspect(const Key& key) override {
     return inner_->inspect(taken_.size() < order_.size() ? order_[taken_.size()] : key);
   }
@@ -60,7 +60,7 @@ class Several final : public Wrapped {
   const NextRenewal next_renewal_;
   const std::vector<Key> keys_;
   std::vector<Key> order_;
-  std::vector<Taken> taken_;  // the keys that are held: the first of order_
+  std::vector<Taken> taken_;  // the held keys, in the order of order_
   std::vector<Lease> owed_;   // of an earlier attempt: the store did not confirm their release
   bool missed_ = false;       // a released key was no longer held
   std::optional<RunStart> newest_start_;  // what starts() returned: the newest of read_starts_
@@ -103,7 +103,7 @@ Lease Several::whole() const {
   return lease;
 }
 
-// Lost is the stronger result: one lost key ends all, even if the state of others is unknown.
+// If one key is lost, the lock on all keys is lost, even if the state of other keys is unknown.
 template <class Call>
 Result<Renewal> Several::each(Call call) {
   std::optional<Error> unknown;
@@ -126,7 +126,7 @@ Result<Renewal> Several::each(Call call) {
 }
 
 Result<Renewal> Several::renew(const Lease& whole, Duration ttl) {
-  // Reads the event that made the alarm readable.
+  // A renewal also reads the event that made the alarm of its key readable.
   return each([&](Lease l) {
     l.ended = whole.ended;
     return inner_->renew(l, ttl);
@@ -143,9 +143,9 @@ bool Several::alarmed(const Lease&) {
   return any;
 }
 
-// Requests the release of each key until the store replies, and not again. If one key had no reply
-// the caller repeats the call, which must skip the released keys: the store would say that they are
-// not held. A key without a reply that is not held at the second call counts as released.
+// Releases every key once. If a key gets no reply, the caller calls release_all() again. The second
+// call must skip the keys that got a reply, because the store would now reply that they are not
+// held. A key without a reply that is not held at the second call counts as released.
 Result<Released> Several::release_all(std::optional<RunEnd> end) {
   using Release = Taken::Release;
   std::optional<Error> unknown;
@@ -197,8 +197,9 @@ Result<RunStarts> Several::starts(const Key&) {
   return newest;
 }
 
-// Each key has a record of its own; the newest stands for all. If a new start does not fit one key,
-// the keys after it get no record. A withdrawal reaches all keys.
+// Each key has a record of its own; the newest record represents all keys. If a new start does not
+// fit one key, the keys after that key get no record. If a withdrawal does not fit one key, the
+// other keys are changed all the same.
 Result<UpdateResult> Several::note_start(const Lease&, const RunStartUpdate& change) {
   const bool forth = change.was == newest_start_;
   UpdateResult all = UpdateResult::yes;
@@ -214,7 +215,8 @@ Result<UpdateResult> Several::note_start(const Lease&, const RunStartUpdate& cha
   return all;
 }
 
-// Renews all keys. nullopt: the store confirmed all. Otherwise the result says why one is lost.
+// Renews the held keys that are due. nullopt: no key is lost. Otherwise the result says why a key
+// is lost.
 Result<std::optional<Waiting>> SeveralWaiter::renew_taken() {
   const auto is_lost = [](std::string why, Deadline sent_at) {
     return std::optional{Waiting{.holder = {}, .why = std::move(why), .sent_at = sent_at}};
@@ -233,8 +235,8 @@ Result<std::optional<Waiting>> SeveralWaiter::renew_taken() {
   return std::optional<Waiting>{};
 }
 
-// Begins again under a new owner: a release or the cancel may arrive late, and would end the next
-// grant of the same owner.
+// Releases all keys. The next attempt has a new owner, because a release or cancel may arrive late,
+// and would end the next grant of the same owner.
 void SeveralWaiter::release_taken() {
   (void)all_.release_all();
   (void)all_.forget();

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several keys acquired together, all or none: a Backend in front of another, whose one lock
-// represents all keys.
+// A Backend in front of another Backend. It acquires several keys together, all or none; its one
+// lock represents all of them.
 //
 // It acquires the keys one by one in byte order. The order is the same for every client, so clients
-// cannot wait for each other in a circle. Meanwhile it renews the keys that it has. If it loses one
-// of them, it releases all, and begins again with another owner (lease.hpp) when the store has
-// confirmed all releases or their leases have expired. One attempt requests all keys under one
-// owner. A recipe may choose another owner for a key, so each lease has the owner of its key. The
-// lease that represents all is the lease of the first key given, with the earliest deadline of all.
+// cannot wait for each other in a circle. Meanwhile it renews the keys that it already holds. If it
+// loses one of them, it releases all. It begins again with another owner (lease.hpp) as soon as,
+// for each key, the store has confirmed the release or the lease has expired. One attempt requests
+// all keys under one owner. A recipe may choose another owner for a key, so each lease has the
+// owner of its key. The lease that represents all is the lease of the first key given, with the
+// earliest deadline of all.
 #pragma once
 #include <functional>
 #include <memory>

@@ -23,7 +23,8 @@ enum class Liveness {
   lease,    // only time
 };
 
-// The features of a recipe. dlock decides by its Traits, never by the type of a Backend.
+// The features of a recipe. dlock asks the Traits what a recipe can do, and never the type of a
+// Backend.
 struct Traits {
   std::string_view family;  // "file", the first word of a sequencer
   std::string_view recipe;  // "lease"
@@ -41,11 +42,11 @@ struct Traits {
   bool starts = false;          // records when a job was started (--once-per)
   bool revokes = false;         // has Backend::revoke
   bool keeps_last_run = false;  // records how the job ended (Backend::release)
-  // A legacy algorithm, for use together with programs that have it. Each use prints a warning.
+  // A legacy algorithm, only for use together with programs that use it. Each use prints a warning.
   bool legacy = false;
-  // Returns how long of a ttl dlock can prove that it holds the lock, from what the URL says about
-  // the servers. If the same session must outlast the lock-delay, the time is shorter. nullptr: ttl
-  // - drift(ttl).
+  // Returns the part of `ttl` for which dlock can prove that it holds the lock; it depends on what
+  // the URL says about the servers. If the session must also outlast the lock-delay, that part is
+  // shorter. nullptr: the part is ttl - drift(ttl).
   Duration (*proven_lifetime)(Duration ttl, Duration delay, const Url&) = nullptr;
   Duration proven_of(Duration ttl, Duration delay, const Url& url) const {
     return proven_lifetime ? proven_lifetime(ttl, delay, url) : ttl - drift(ttl);

@@ -6,7 +6,7 @@
 
 namespace dlock {
 
-// A Backend in front of another. It passes every call on, unless a subclass overrides the call.
+// A Backend in front of another Backend. It passes on every call that a subclass does not override.
 class Wrapped : public Backend {
  public:
   explicit Wrapped(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}

@@ -17,7 +17,7 @@ namespace dlock {
 namespace {
 
 // Waits until the descriptor has data, is at its end or is broken; read(2) shows which. If a FIFO
-// has had no writer yet, it goes on waiting, although read(2) would return end of file.
+// has had no writer yet, readable() goes on waiting, although read(2) would return end of file.
 bool readable(int fd, Deadline until) {
   pollfd p{fd, POLLIN, 0};
   return wait_until({&p, 1}, until) != 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: writes whole texts, checks owners and modes, opens files that the user names. Any thread
-// may call these functions, except home_directory(). Only write_all() may wait without a bound.
+// Functions that write whole texts, check owners and modes of files, and open files that the user
+// names. Any thread may call them, except home_directory(). Only write_all() may wait without a
+// bound.
 #pragma once
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -18,8 +19,8 @@ int write_all(int fd, std::string_view text) noexcept;
 
 // The conditions for trusting the content of an open file.
 struct Trust {
-  mode_t forbidden;         // permissions that the file must not have: S_IWOTH
-  bool regular = true;      // must be a regular file; false: all but a directory, such as a FIFO
+  mode_t forbidden;         // permissions that the file must not have, such as S_IWOTH
+  bool regular = true;      // it must be a regular file; false: anything but a directory
   bool own_or_root = true;  // it must belong to the effective user or to root
   static constexpr mode_t others_any = S_IRWXG | S_IRWXO, others_write = S_IWGRP | S_IWOTH;
 };
@@ -31,8 +32,8 @@ std::string why_untrusted(const struct stat&, const Trust&);
 // empty: neither exists. Only one thread may call it at a time.
 std::string home_directory();
 
-// For files that the user names. These functions do not wait for ever for the other end of a FIFO,
-// and do not write through links of other users.
+// The functions from here on are for files that the user names. They do not wait for ever for the
+// other end of a FIFO, and do not write through links of other users.
 
 Fd open_to_read(const std::string& path);  // it does not wait for a writer; -1: errno says why
 
@@ -53,8 +54,9 @@ std::optional<std::string> read_text(int fd, const ReadLimits&);
 // lead to a file of ours. -1: errno says why.
 Fd open_to_write(const std::string& path, int how, mode_t mode);
 
-// Checks a file that a library will open itself. Returns nullptr if the library may, else why not:
-// the open could block for ever. A missing file is not reported, because the library reports it.
+// Checks a file that a library will open itself, so that its open does not block for ever. Returns
+// nullptr if the library may open it, else why not. A missing file is not reported, because the
+// library reports it.
 const char* why_unusable(const std::string& path, bool directory_too) noexcept;
 
 }  // namespace dlock

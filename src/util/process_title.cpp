@@ -19,8 +19,8 @@ void remember_arguments(int argc, char** argv) noexcept {
   room = static_cast<std::size_t>(end - argv[0]);
 }
 
-// The kernel shows all of the memory. But if the last byte is not zero any more, it shows only one
-// string (see proc_pid_cmdline(5)).
+// The kernel shows all of this memory as the title. But if its last byte is not zero any more, the
+// kernel shows only the first string in it (see proc_pid_cmdline(5)).
 void set_process_title(std::string_view title) noexcept {
   if (room < 2) return;
   std::memset(arguments, 0, room - 1);

@@ -4,9 +4,10 @@
 
 namespace dlock {
 
-// The title of a process, which ps(1) and pkill(1) -f read in the memory of its first arguments.
+// ps(1) and pkill(1) -f read the title of a process from the memory of its arguments.
 //
-// main() calls this first, with the arguments as the kernel placed them, contiguous in memory.
+// main() calls remember_arguments() first, with the arguments as the kernel placed them, contiguous
+// in memory.
 void remember_arguments(int argc, char** argv) noexcept;
 
 // Overwrites the arguments with the title, cut to their length. The caller must have copied the

@@ -31,7 +31,8 @@ bool is_read_only(int fd) {
   return ::fstatvfs(fd, &fs) == 0 && (fs.f_flag & ST_RDONLY) != 0;
 }
 
-// Returns whether the path names a descriptor of this process: a link without a path as its target.
+// Returns whether the path names a descriptor of this process. Walk cannot follow such a path,
+// because the target of the link need not be a path.
 bool names_a_descriptor(std::string_view path) {
   return path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/") || path == "/dev/stdin";
 }
@@ -179,7 +180,8 @@ std::string readers_of_secret(const std::string& path) {
   const auto file = open_secret(path);
   if (!file) return {};
   if (file->st.st_mode & S_IROTH) return "all users of this machine may read it";
-  // With an ACL these bits are the most that the ACL allows to anybody.
+  // If the file has an ACL, the group bits are the most that the ACL allows to its users and
+  // groups.
   if (file->st.st_mode & S_IRGRP)
     if (::fgetxattr(file->fd.get(), "system.posix_acl_access", nullptr, 0) > 0)
       return "its ACL says who may read it (getfacl)";

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of passwords, credentials and private keys: checks who may have written or replaced them,
-// and who may read them. Any thread may call it. The rules:
+// and who may read them. Any thread may call these functions. The rules:
 //
 // * A file of the user must be closed to everybody else.
-// * A file of root that the user may not write is what a platform mounts (Kubernetes, Docker,
-// systemd).
-//   It may have any mode, but nobody else may write to it.
-// * dlock follows links, and reads such files of root, if root or the user owns each link and each
-//   directory on the way, and nobody else may write to these directories. A directory with the
-//   sticky bit, as in Kubernetes' volumes, and a read-only mount are allowed: nobody else can
-//   replace an entry.
-// * dlock reads a pipe of the user, as a shell makes it for <(COMMAND), once.
+// * If a file of root cannot be written by the user, a platform has mounted it (Kubernetes, Docker,
+//   systemd). Everybody may read such a file, but only root may write to it.
+// * dlock follows links, and reads files of root that others may read, only if root or the user
+//   owns each link and each directory on the way, and nobody else may write to these directories. A
+//   directory with the sticky bit, as in Kubernetes' volumes, and a read-only mount are allowed,
+//   because nobody else can replace an entry there.
+// * dlock reads a pipe of the user once. A shell makes such a pipe for <(COMMAND).
 #pragma once
 #include <string>
 #include "core/error.hpp"
@@ -22,11 +21,11 @@ struct Secret {
   bool once = false;  // the secret came from a pipe, and cannot be read again
 };
 
-// Reads a secret. It waits for the writer of a pipe (fifo_patience). Errc::config: "'/etc/pw': mode
-// 0644 ..."; the message never contains the secret.
+// Reads a secret. It waits for the writer of a pipe for at most fifo_patience. Errc::config:
+// "'/etc/pw': mode 0644 ..."; the message never contains the secret.
 Result<Secret> read_secret(const std::string& path);
 
-// The same for credentials in the form SCHEME:CREDENTIAL.
+// Does the same for credentials in the form SCHEME:CREDENTIAL.
 Result<Secret> read_credential(const std::string& path);
 
 // Checks a file that a library will read by its path, so it must not be a pipe. Errc::config.

@@ -7,8 +7,9 @@
 
 namespace dlock {
 
-// Returns whether the descriptor is our controlling terminal and another process group has it. Then
-// the input is for that group: poll(2) reports it to us, too, but a read stops us or fails (EIO).
+// Returns whether the descriptor is our controlling terminal and another process group is in the
+// foreground. Then the input is for that group: poll(2) reports the input to us, too, but a read(2)
+// stops us or fails (EIO).
 inline bool in_the_background(int terminal) noexcept {
   const pid_t foreground = ::tcgetpgrp(terminal);  // negative: not our terminal, or it hung up
   return foreground >= 0 && foreground != ::getpgrp();

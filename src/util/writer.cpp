@@ -33,7 +33,7 @@ void Writer::write(int fd, std::string text) {
 void Writer::write_at_once() {
   for (const Line& line : lines_) {
     pollfd p{line.fd, POLLOUT, 0};
-    const bool fits = line.text.size() <= PIPE_BUF;  // after POLLOUT a pipe takes so much
+    const bool fits = line.text.size() <= PIPE_BUF;  // after POLLOUT a pipe has this much room
     if (!fits || ::poll(&p, 1, 0) <= 0 || ::write(line.fd, line.text.data(), line.text.size()) < 0)
       ++dropped_;
   }

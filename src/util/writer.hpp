@@ -12,9 +12,9 @@
 namespace dlock {
 
 // Writes lines on a thread of its own, so that no thread that must act on time waits for a reader.
-// The reader of stderr or --status may be stalled, and a file on a dead mount may hang. It buffers
-// at most a megabyte; more is dropped and counted. The thread starts with the first line, so do not
-// fork after that line. Any thread may call it.
+// The reader of stderr or --status may be stalled, and a file on a dead mount may hang. The Writer
+// buffers at most a megabyte; it drops the rest, and counts the dropped lines. The thread starts
+// with the first line, so do not fork after that line. Any thread may call it.
 class Writer {
  public:
   Writer() = default;
@@ -22,11 +22,11 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
   ~Writer() = delete;  // it lives as long as the process: its thread may hang in a write
 
-  // The writer's thread calls it with errno, once per descriptor, if a write fails although there
-  // is a reader (a full disk). Set it before the first line.
+  // If a write fails although there is a reader (a full disk), the writer's thread calls this
+  // function with errno, once per descriptor. Set it before the first line.
   std::function<void(int fd, int error)> on_failure;
 
-  // Takes whole lines.
+  // `text`: whole lines.
   void write(int fd, std::string text);
   bool flush(Duration bound);  // true: everything has been written
   std::uint64_t dropped();
@@ -45,7 +45,7 @@ class Writer {
   std::deque<Line> lines_;
   std::size_t bytes_ = 0;
   std::uint64_t dropped_ = 0;
-  std::set<int> failed_;  // where on_failure was called; only for the writer's thread
+  std::set<int> failed_;  // descriptors that on_failure got; only for the writer's thread
   bool started_ = false, busy_ = false;
 };
 

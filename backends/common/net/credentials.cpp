@@ -22,7 +22,7 @@ std::string identity_of(const TlsOptions& files) {
 
 Result<void> Credentials::load() {
   if (!options_.tls) return {};
-  // read before the files, so that no change is missed
+  // take the identity before the files are read, so that no change is missed
   std::string files = identity_of(*options_.tls);
   TRY(made, TlsContext::create(*options_.tls));
   tls_ = std::move(made);

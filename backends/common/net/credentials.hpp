@@ -7,21 +7,22 @@
 
 namespace dlock {
 
-// The password and TLS of the options. If a server refuses them, their files are read again,
-// because they may change while a lock is held or waited for.
+// The password and the TLS files of the options. If a server refuses them, newer_than() reads the
+// files again, because they may change while dlock holds a lock or waits for one.
 class Credentials {
  public:
-  // `options` must outlive this object, which keeps their password up to date.
+  // `options` must outlive this object, which updates the password in them.
   explicit Credentials(LoginOptions& options) : options_(options) {}
   Credentials(const Credentials&) = delete;
   Credentials& operator=(const Credentials&) = delete;
 
-  Result<void> load();  // Errc::config: a TLS file is wrong
+  Result<void> load();  // Errc::config: a TLS file cannot be used
   // valid as long as this object
   const TlsContext* tls() const noexcept { return tls_ ? &*tls_ : nullptr; }
 
   unsigned version() const noexcept { return version_; }
-  // Reads the files again. True: a server refused `version`, and the files have other content now.
+  // Reads the files again. Call it when a server has refused `version`. True: the files have
+  // changed since that version.
   bool newer_than(unsigned version);
 
  private:

@@ -32,9 +32,9 @@ void tune(int fd, Duration silence) noexcept {
       static_cast<int>(std::clamp<long long>(ms, 100, 3'600'000)));
 }
 
-// Returns the error of connect(2) or SO_ERROR as text.
+// Converts the errno of connect(2) or SO_ERROR.
 Error error_of(int error) {
-  // This error comes from a unix socket.
+  // Only a unix socket reports EAGAIN.
   if (error == EAGAIN) return {Errc::unavailable, "its queue of connections is full"};
   return {error == EACCES ? Errc::denied : Errc::unavailable, std::strerror(error)};
 }
@@ -80,7 +80,7 @@ Result<Fd> Dial::step(Deadline now) {
       continue;
     }
     if (!begun_.empty() && now < until_) {
-      // poll(2) watches only the last socket; the others are checked in turn.
+      // The caller polls only the last socket, so look at the others every 10 ms.
       patience_ = std::min(until_, begun_.size() > 1 ? later(now, glance) : until_);
       if (more) patience_ = std::min(patience_, next_at_);
       return Fd{};
@@ -90,12 +90,12 @@ Result<Fd> Dial::step(Deadline now) {
   }
 }
 
-// Keeps the error to report. A refusal says more than an address that is silent.
+// Keeps the error to report. A refusal explains more than the silence of another address.
 void Dial::refused(Error why) {
   if (last_.code != Errc::denied) last_ = std::move(why);
 }
 
-// Returns the first socket that is connected, and closes those that have failed.
+// Returns the first socket that is connected, and closes sockets that have failed.
 std::optional<Fd> Dial::connected() {
   for (auto at = begun_.begin(); at != begun_.end();) {
     pollfd watched{at->get(), POLLOUT, 0};

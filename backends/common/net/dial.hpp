@@ -16,16 +16,17 @@ namespace dlock {
 inline constexpr Duration silence_before_next = std::chrono::milliseconds{250};
 
 // Connects to a host without blocking. It tries the next address when an address has failed or been
-// silent for a moment, and uses the first that connects. Each Dial looks the name up again. The
-// socket is non-blocking and close-on-exec, with TCP_NODELAY, keepalive and TCP_USER_TIMEOUT
+// silent for a moment, and uses the first address that connects. Each Dial looks the name up again.
+// The socket is non-blocking and close-on-exec, with TCP_NODELAY, keepalive and TCP_USER_TIMEOUT
 // (`silence`).
 class Dial {
  public:
   // `first`: the index of the address to try first; it wraps around.
   Dial(Endpoint at, Duration silence, Deadline until, std::size_t first = 0);
 
-  // Returns the connected socket, or nothing yet: call again when events() happen on fd(), and no
-  // later than patience(). Errc::unavailable, Errc::denied or Errc::usage: no address can be used.
+  // Returns the connected socket. An empty Fd means that there is none yet: call again when
+  // events() happen on fd(), and no later than patience(). Errc::unavailable, Errc::denied or
+  // Errc::usage: no address can be used.
   Result<Fd> step(Deadline now);
   // Call it if the connection is useless: the next step() then tries the next address.
   void refused(Error why);
@@ -47,7 +48,7 @@ class Dial {
   Addresses addresses_;
   const std::size_t first_;
   std::size_t next_ = 0;  // the index of the next address
-  bool tried_ = false;    // the unix socket
+  bool tried_ = false;    // whether the unix socket was tried
   std::vector<Fd> begun_;
   Error last_{Errc::unavailable, "no address"};
 };

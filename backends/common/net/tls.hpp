@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS as a codec from bytes to bytes. The connection has the socket, its deadlines and its poll(2).
+// TLS as a codec from bytes to bytes. It has no socket, deadline or poll(2); Transport has these.
 //
 // TLS is always 1.2 or newer, sends the name (SNI), and never falls back to plain text. It verifies
 // the server's chain and name, unless TlsOptions::verify asks for less.
@@ -18,7 +18,7 @@ namespace dlock {
 
 class TlsContext {
  public:
-  // Errc::config: a file is unreadable or does not fit
+  // Errc::config: a file is unreadable, or its content cannot be used
   static Result<TlsContext> create(const TlsOptions&);
 
  private:
@@ -34,9 +34,9 @@ class Tls {
  public:
   Tls(const TlsContext&, const std::string& host);
 
-  // Takes a step of the handshake with the received bytes `wire`; appends to `out` what must be
-  // sent. True: it is complete. Errc::denied: the certificate was refused, or the server does not
-  // speak TLS.
+  // Takes one step of the handshake. `wire`: the bytes that were received. Appends to `out` the
+  // bytes to send. True: the handshake is complete. Errc::denied: the certificate was refused, or
+  // the server does not speak TLS.
   Result<bool> handshake(std::string_view wire, std::string& out);
   Result<void> encrypt(std::string_view plain, std::string& out);
   // Appends the received text to `plain`, and to `out` what TLS itself has to send. False: the

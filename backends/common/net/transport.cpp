@@ -31,7 +31,7 @@ Result<bool> Transport::step_open(Deadline now) {
 
 bool Transport::leave_silent(Deadline now) {
   if (!open_ || received_ || now < heard_until_) return false;
-  char byte = 0;  // it came while nobody read
+  char byte = 0;  // a byte that came while nobody read
   if (::recv(fd_.get(), &byte, sizeof byte, MSG_PEEK) > 0) return false;
   next_address({Errc::unavailable, "no answer in time"});
   return true;
@@ -96,8 +96,8 @@ Result<void> Transport::push() {
   return {};
 }
 
-// A server that refuses our certificate sends an alert and resets the connection. The alert is a
-// better reason than the reset.
+// A server that refuses our certificate sends an alert and resets the connection. The alert
+// explains more than the reset.
 Error Transport::with_alert(Error e) {
   std::string received, plain;
   while (read_wire(received).value_or(false)) {}

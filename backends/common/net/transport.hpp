@@ -25,17 +25,18 @@ class Transport {
 
   // Returns whether the connection is open. Call it until it returns true. If TLS fails or gets no
   // reply, step_open() tries the next address. Errc::unavailable: no server replies. Errc::denied:
-  // TLS refused.
+  // TLS was refused.
   Result<bool> step_open(Deadline now);
-  // Leaves a server that accepted and has been silent for a moment, if there is another address.
-  // True: call step_open() again, which dials that address, and then repeat what was sent.
+  // Leaves a server that accepted the connection but has been silent for a moment, if there is
+  // another address. True: call step_open() again, which dials the other address, and then repeat
+  // what was sent.
   bool leave_silent(Deadline now);
   bool has_other() const noexcept { return dial_.untried() > 0; }  // valid when open
   bool dialling() const noexcept { return !fd_; }                  // not connected yet; TLS follows
 
   void add(std::string_view bytes) { plain_ += bytes; }  // appends to the buffer
   // Sends what the socket accepts now; the next call sends the rest. Errc::unavailable: the
-  // connection is broken, and some bytes may have arrived. Errc::denied: TLS refused.
+  // connection is broken, and some bytes may have arrived. Errc::denied: TLS was refused.
   Result<void> push();
   bool unsent() const noexcept { return !plain_.empty() || !wire_.empty(); }
   // Appends what has arrived. False: nothing has arrived. Errors as in push().

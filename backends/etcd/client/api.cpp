@@ -33,7 +33,7 @@ std::string base64(std::string_view bytes) {
 std::string from_base64(std::string_view text) {
   std::string out(text.size() / 4 * 3, '\0');
   if (::EVP_DecodeBlock(octets(out), octets(text), static_cast<int>(text.size())) < 0) return {};
-  // remove what the padding was decoded to
+  // remove the bytes that the padding was decoded to
   for (; text.ends_with('=') && !out.empty(); text.remove_suffix(1)) out.pop_back();
   return out;
 }

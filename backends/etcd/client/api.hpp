@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds requests of etcd's v3 API in JSON, and reads the replies. No I/O. No reply throws, however
-// wrong it is.
+// Builds requests of etcd's v3 API in JSON, and reads the replies. No I/O. A malformed reply does
+// not make it throw.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -18,8 +18,8 @@ std::string from_base64(std::string_view text);  // empty if the text is not bas
 // Returns the end of the range of all keys that begin with the prefix.
 std::string end_of_prefix(std::string prefix);
 
-// Return a member of an object, or null, "" or 0 if the object has none of that type. etcd omits
-// zeros, and writes 64-bit numbers as text.
+// Return a member of an object. If the object has no member of that name and type, they return
+// null, "" or 0. etcd omits zeros, and writes 64-bit numbers as text.
 const Json& member(const Json& object, const char* name);
 std::string text_of(const Json& object, const char* name);
 std::int64_t number_of(const Json& object, const char* name);
@@ -32,21 +32,21 @@ struct KeyValue {
 };
 using KeyValues = std::vector<KeyValue>;
 
-// Conditions.
+// Conditions of a transaction.
 Json created(const std::string& key, std::int64_t revision);  // revision 0: the key does not exist
 Json leased(const std::string& key, std::int64_t lease);
 Json modified(const std::string& key, std::int64_t revision);
 Json none_below(const std::string& prefix);
-// Only if no key below the prefix was written after revision `since`.
+// The condition that no key below the prefix was written after revision `since`.
 Json untouched_below(const std::string& prefix, std::int64_t since);
 // `result`: "GREATER" or "LESS". The condition is false if the key does not exist.
 Json value(const std::string& key, const char* result, const std::string& than);
 
-// Operations.
+// Operations of a transaction.
 Json get(const std::string& key);
 Json put(const std::string& key, const std::string& value, std::int64_t lease = 0);
-Json put_value(const std::string& key, const std::string& value);  // the key stays on its lease
-Json put_lease(const std::string& key, std::int64_t lease);        // its value stays
+Json put_value(const std::string& key, const std::string& value);  // the key keeps its lease
+Json put_lease(const std::string& key, std::int64_t lease);        // the key keeps its value
 Json remove(const std::string& key);
 Json remove_below(const std::string& prefix);
 // Lists the keys below the prefix in order of creation. `before`: only keys that were created
@@ -54,7 +54,7 @@ Json remove_below(const std::string& prefix);
 Json list(const std::string& prefix, std::int64_t before = 0, bool newest_alone = false);
 Json list_names(const std::string& prefix);
 
-// A transaction, alone or as an operation of another transaction.
+// Builds a transaction; nested() makes it an operation of another transaction.
 using Parts = std::vector<Json>;
 Json transaction(Parts conditions, Parts then, Parts otherwise);
 Json nested(Json transaction);
@@ -62,17 +62,17 @@ Json nested(Json transaction);
 struct TxnAnswer {
   bool succeeded = false;
   bool lease_missing = false;  // nothing was done: the lease that the call names has ended
-  bool unclear = false;        // an earlier try of this call was not answered
+  bool unclear = false;        // an earlier try got no reply, and may have been carried out
   std::int64_t revision = 0;
   std::vector<KeyValues> ranges;  // one per operation; empty unless the operation is a get or list
   std::vector<std::int64_t> removed;
 
-  // Returns the keys of an operation, which may be missing.
+  // Returns the keys that operation `i` found, or none if the reply lacks that operation.
   const KeyValues& range(std::size_t i) const;
   static std::optional<TxnAnswer> of(const Json&);  // nullopt: it is no reply to a transaction
 };
 
-// One line of a watch.
+// One line of the stream of a watch.
 struct WatchLine {
   bool created = false, over = false;  // over: begin another watch
   struct Event {

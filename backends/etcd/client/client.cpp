@@ -24,7 +24,8 @@ bool wants_login(std::string_view why) {
          contains(why, "auth store is old") || contains(why, "revision in header is old");
 }
 
-// Returns why the server refused. A reply of another server, or of another port, has no reason.
+// Returns why the server refused. A reply that does not come from a client port of etcd may have no
+// reason.
 std::string reason_in(const HttpAnswer& answer, const Json& body) {
   std::string why = reason_of(body);
   if (why.empty() && answer.status == 404)
@@ -32,7 +33,7 @@ std::string reason_in(const HttpAnswer& answer, const Json& body) {
   return why;
 }
 
-// etcd counts in whole seconds.
+// etcd's leases last whole seconds, so this rounds up.
 std::int64_t seconds(Duration ttl) {
   return std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(ttl).count());
 }
@@ -63,15 +64,15 @@ Client Client::only(std::size_t endpoint) const {
   return Client{std::move(o)};
 }
 
-// The member was silent or broke off, so the next call goes to another member.
+// Call it when the member was silent or broke the connection: the next call goes to another member.
 void Client::leave() {
   http_.reset();
   ++moves_;
   at_ = (at_ + 1) % options_.endpoints.size();
 }
 
-// A name may resolve to several members. Each round begins with another member, because one may be
-// silent.
+// A name may resolve to several members, and one of them may be silent. So each round over the
+// endpoints begins with another address of the name.
 std::unique_ptr<Http> Client::new_connection(Deadline until) {
   return std::make_unique<Http>(options_.endpoints[at_], credentials_.tls(), options_.op_timeout,
                                 until, moves_ / options_.endpoints.size());
@@ -90,10 +91,12 @@ Result<std::unique_ptr<Http>> Client::dial(Deadline until, Deadline heard_by) {
   }
 }
 
-// Tries one endpoint after the other, and if there are several, each twice. In the first round it
-// leaves an endpoint that sends nothing for a moment, so that the others have time even in a short
-// wait. In the second round each has its whole share of the time. It leaves an endpoint that TLS
-// refuses like one that is down, because it may come back. A wrong password is wrong everywhere.
+// Tries one endpoint after the other; if there are several, it tries each of them twice. In the
+// first round it leaves an endpoint that sends nothing for 250 ms, so that even a short wait has
+// time for the other endpoints. In the second round each endpoint has its whole share of the time.
+// If TLS fails at an endpoint, it tries the next one, as after an endpoint that is down. A wrong
+// password is wrong at every endpoint, so it ends the attempt. If any endpoint was down, the error
+// is Errc::unavailable, because that endpoint may come back.
 Result<void> Client::connect(std::string_view what, Deadline until) {
   const std::size_t all = options_.endpoints.size(), most = all > 1 ? 2 * all : 1;
   Error last{Errc::unavailable, "no time was left to connect"};
@@ -208,7 +211,7 @@ Result<Client::Reply> Client::call(std::string_view what, std::string_view path,
       if (last || reply.error().code != Errc::timed_out) return failed(std::move(reply.error()));
     } else {
       leave();
-      // A TLS 1.3 server refuses our certificate only now. Then nothing was done.
+      // With TLS 1.3 the server refuses our certificate only now. Even so, nothing was done.
       const bool refused = answer.error().code == Errc::denied;
       const bool over = refused ? enough && !credentials_.newer_than(version) : last;
       if (over || Clock::now() >= until)
@@ -259,7 +262,7 @@ Result<std::optional<Duration>> Client::time_left(std::int64_t lease, Deadline u
   TRY(reply, call("inspect", "/v3/lease/timetolive", {{"ID", std::to_string(lease)}}, until));
   const std::int64_t left = number_of(reply.body, "TTL");
   if (reply.lease_missing || left < 0) return std::optional<Duration>{};
-  // etcd leaves out the fraction of a second, which an existing lease still has.
+  // etcd omits the fraction of a second that is left, so assume half a second.
   return std::optional<Duration>{std::chrono::milliseconds{left * 1000 + 500}};
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A client of one etcd cluster: several endpoints, login, watches, and requests with their own
-// deadlines (etcd's own time-out is 7 s). Only one thread uses it.
+// deadlines (etcd's own timeout is 7 s). Only one thread uses it.
 //
-// It tries a request that can be repeated at one endpoint after the other, each for its share of
-// the time. It sends any other request once.
+// If a request can be repeated, the client tries one endpoint after the other, each for its share
+// of the time. It sends any other request once.
 #pragma once
 #include <memory>
 #include <optional>
@@ -28,15 +28,15 @@ struct Options : LoginOptions {
 
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);  // Errc::usage
 
-// A lease with an id that was never used before. A late or repeated LeaseGrant with a used id would
-// revive a lease that was revoked. Then a late request could attach something to it.
+// A lease with an id that was never used before. If an id were used again, a late or repeated
+// LeaseGrant could revive a revoked lease, and a late request could then attach a key to the lease.
 struct NewLease {
   std::int64_t id = 0;
   Deadline sent{};  // a time before its LeaseGrant was sent
 };
 
-// A watch on its own connection. It never waits. It only wakes a waiter; nothing else depends on
-// it.
+// A watch on its own connection. No call waits. A watch only wakes a waiter or holder earlier, and
+// nothing else depends on it.
 class Watch {
  public:
   Watch(std::unique_ptr<Http> http, Deadline answer_by, unsigned client_moves)
@@ -73,19 +73,21 @@ class Client {
   }
   // false: the lease does not exist
   Result<bool> revoke(std::string_view what, std::int64_t lease, Deadline until);
-  // Returns whether the lease existed. True proves nothing about the future: README.md.
+  // Returns whether the lease existed. True proves nothing about the future (README.md says why).
   Result<bool> keep_alive(std::int64_t lease, Deadline until);
-  // Returns how much of the lease is left, by the leader; nullopt: it has ended.
+  // Returns how much of the lease is left by the leader's clock; nullopt: the lease has ended.
   Result<std::optional<Duration>> time_left(std::int64_t lease, Deadline until);
-  // Begins a watch at the member that gets the calls. `end`: the end of a range; empty: one key.
+  // Begins a watch at the member that gets the calls. `end`: the end of the range of keys; if it is
+  // empty, the watch is on one key. `from`: the first revision to report. `puts`: report writes,
+  // too, and not only deletions.
   Watch watch(const std::string& key, const std::string& end, std::int64_t from, bool puts);
-  // False: the watch is useless; begin another one.
+  // False: there is no watch, or the client has left its member. Then begin another watch.
   bool is_current(const std::optional<Watch>& w) const noexcept { return w && w->moves == moves_; }
   // Sends a call that changes nothing, and returns the reply.
   Result<Json> query(std::string_view what, std::string_view path, Json body, Deadline until);
 
-  // Returns the wall clock of the member that replied last, in microseconds since 1970. It equals
-  // this host's clock, unless the two differ by a second.
+  // Returns the time of the member that replied last, in microseconds since 1970. A reply names
+  // only the second, so if both clocks are in the same second, the result is this host's time.
   std::int64_t store_now() const noexcept { return wall_micros() + clock_off_; }
   std::int64_t clock_off() const noexcept { return clock_off_; }
 
@@ -99,7 +101,7 @@ class Client {
     Json body;
     bool lease_missing = false, unclear = false;
   };
-  // `fresh`: a new lease for each try, which the body names.
+  // If `fresh` is given, each try writes a new lease to it, and the id of that lease to `body`.
   Result<Reply> call(std::string_view what, std::string_view path, Json body, Deadline until,
                      bool repeatable = true, NewLease* fresh = nullptr);
   Result<Reply> judge(std::string_view what, HttpAnswer&&);
@@ -115,7 +117,7 @@ class Client {
   std::size_t at_ = 0;  // the index of the endpoint
   unsigned moves_ = 0;  // how often it has left a member
   std::string token_;
-  bool no_auth_ = false;     // the cluster knows no users
+  bool no_auth_ = false;     // authentication is not enabled in the cluster
   bool logged_out_ = false;  // the member refused our token, so log in and send the request again
   std::int64_t clock_off_ = 0;
 };

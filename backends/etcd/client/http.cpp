@@ -18,7 +18,7 @@ std::int64_t parse_date(const std::string& text) {
   return end && *end == '\0' ? ::timegm(&t) : 0;
 }
 
-// If a part of a request was sent, its outcome is unknown, unless TLS refused it.
+// If a part of a request was sent, the outcome of the request is unknown, unless TLS failed.
 tl::unexpected<Error> without_outcome(Error e) {
   if (e.code != Errc::denied) e.code = Errc::timed_out;
   return fail(std::move(e));
@@ -87,7 +87,8 @@ std::optional<std::string> HttpReader::next_line() {
   return line;
 }
 
-// A peer that accepts may still be silent. If there is another peer, this one must send something.
+// A peer that accepts the connection may still be silent. So if there is another peer, this peer
+// must send something before it is used.
 Result<void> Http::open(Deadline until, Deadline heard_by) {
   for (bool asked = false;;) {
     Result<bool> more = asked ? step() : transport_.step_open(Clock::now());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of HTTP/1.1 as the JSON gateway needs: POST, and its reply as a whole or as a stream of
-// lines.
+// The part of HTTP/1.1 that the JSON gateway needs: POST, with a reply that is read as a whole or
+// as a stream of lines.
 #pragma once
 #include <http_parser.h>
 #include <cstdint>
@@ -19,20 +19,20 @@ class HttpReader {
   HttpReader();
   HttpReader(const HttpReader&) = delete;
   HttpReader& operator=(const HttpReader&) = delete;
-  // False: this is no reply, or more than one.
+  // False: the bytes are not a reply, or they are more than one reply.
   bool feed(std::string_view bytes);
-  // Call it when the peer has ended the connection. True: the reply is complete, also one without a
-  // length. False: it was cut off.
+  // Call it when the peer has ended the connection. True: the reply is complete. A reply without a
+  // length ends with the connection. False: the reply was cut off.
   bool end();
 
   bool has_head() const noexcept { return head_; }
   bool complete() const noexcept { return complete_; }
   bool stays_open() const noexcept { return stays_open_; }
   int status() const noexcept { return parser_.status_code; }
-  // Returns the header Date, in seconds since 1970; 0: there was none.
+  // Returns the header Date, in seconds since 1970, or 0 if the reply has none.
   std::int64_t date() const noexcept { return date_; }
   std::string extract_body() noexcept { return std::exchange(body_, {}); }
-  // Takes the next line of the body; nullopt: it is not there yet.
+  // Removes the next line from the body and returns it. nullopt: the line is not complete yet.
   std::optional<std::string> next_line();
 
  private:
@@ -59,21 +59,21 @@ class Http {
        std::size_t first)
       : transport_(at, tls, silence, until, first), plain_(!tls), host_(at.text()) {}
 
-  // Opens the connection; call it before post(). `heard_by`: when to leave a peer that has sent
-  // nothing, because there is another one. `until`: there is no other peer. no_deadline: the peer
-  // has replied before and need not send anything now. Errc::unavailable: no peer replies.
-  // Errc::denied: TLS.
+  // Opens the connection; call it before post(). If the peer has sent nothing by `heard_by`, open()
+  // fails, so that the caller can try another peer. If `heard_by` equals `until`, there is no other
+  // peer. If it is no_deadline, the peer has replied before, so it need not send anything now.
+  // Errc::unavailable: no peer replied in time. Errc::denied: TLS failed.
   Result<void> open(Deadline until, Deadline heard_by);
-  // Errc::timed_out: the outcome is unknown. Errc::protocol: unknown, too, and the peer does not
-  // speak HTTP. Errc::denied: TLS; nothing was done.
+  // Errc::timed_out: the outcome is unknown. Errc::protocol: the outcome is unknown, and the peer
+  // does not speak HTTP. Errc::denied: TLS failed, and nothing was done.
   Result<HttpAnswer> post(std::string_view path, std::string_view body, std::string_view token,
                           Deadline until);
 
-  // Like post(), but without waiting: step() sends the request, "POST /path". If the first address
-  // of the name stays silent, it sends the request to the next one.
+  // Like post(), but does not wait: step() sends the request. `what`: such as "POST /path". If the
+  // first address of the name stays silent, step() sends the request to the next address.
   void ask(std::string_view what, std::string_view body, std::string_view token);
-  // Opens, sends and reads as much as possible now. Call it again when events() happen on fd(), and
-  // no later than poll_until(). True: more of the reply has come.
+  // Connects, sends and reads as much as possible now. Call it again when events() happen on fd(),
+  // and no later than poll_until(). True: more of the reply has arrived.
   Result<bool> step();
   std::optional<std::string> next_line() { return reader_->next_line(); }
   bool complete() const noexcept { return reader_->complete(); }

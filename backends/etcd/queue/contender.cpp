@@ -25,7 +25,7 @@ Record Record::of(const Request& r) {
   made.lock_delay = r.lock_delay;
   if (!key_from_store_name(store_name(r.key))) made.key = r.key.text();
   made.who = r.identity;
-  made.who.limit = 0;  // the record has a field for it
+  made.who.limit = 0;  // the record has its own field for the limit
   return made;
 }
 
@@ -69,7 +69,8 @@ Contenders contenders(const KeyValues& found, std::string_view prefix) {
   return all;
 }
 
-// Readers and permits may hold together. For a permit, every contender before it counts.
+// Several readers, or several permits, may hold the lock together. For a permit, every contender
+// before it counts toward the limit.
 bool may_run(const Contenders& all, std::size_t at, unsigned limit) {
   const Mode mode = all[at].mode();
   const auto end = all.begin() + static_cast<std::ptrdiff_t>(at);
@@ -86,7 +87,7 @@ Verdict decide(const Contenders& before, Mode mode, unsigned limit) {
   using What = Verdict::What;
   const auto last = std::find_if(before.rbegin(), before.rend(),
                                  [&](const Contender& c) { return exclude(c.mode(), mode); });
-  // Watch only the last contender that excludes us, so that a release wakes one waiter.
+  // Watch only the last contender that excludes us, so that a release wakes only one waiter.
   if (last != before.rend()) return {What::wait_deletion, last->kv.key};
   if (mode != Mode::permit || before.size() < limit) return {What::run};
   const auto waiting = std::find_if(before.rbegin(), before.rend(), [](const Contender& c) {

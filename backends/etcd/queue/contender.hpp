@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contenders for a lock: each has a key below the lock's prefix, in order of creation. Reads
-// their records, and decides which of them may hold. No I/O.
+// Each contender for a lock has a key below the lock's prefix. The contenders queue in the order in
+// which their keys were created. These functions read the contenders' records, and decide which
+// contenders may hold the lock. No I/O.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,25 +16,25 @@ namespace dlock::etcd {
 
 // The value of a contender's key, one line:
 //   dlock1 MODE LIMIT SLOT TTL_US DELAY_US GRANTED_US REVOKED KEY IDENTITY
-// `-` stands for nothing. GRANTED is by the store's clock. KEY is there only if the lock's name is
-// a shortened key.
+// `-` means that a field is empty. GRANTED is the time of the grant, by the store's clock. KEY is
+// empty unless the lock's name is a shortened key.
 struct Record {
   Mode mode = Mode::exclusive;
-  std::optional<unsigned> limit, slot;  // slot: that of the permit it holds
+  std::optional<unsigned> limit, slot;  // slot: of the permit that the contender holds
   Duration ttl{}, lock_delay{};
-  std::int64_t granted = 0;  // 0: it waits, or its grant needed no further write
+  std::int64_t granted = 0;  // 0: the contender waits, or its grant did not write the record
   bool revoked = false;
   std::string key;
   Identity who;
 
   static Record of(const Request&);
   std::string text() const;
-  static std::optional<Record> parse(std::string_view);  // nullopt: it is another program's value
+  static std::optional<Record> parse(std::string_view);  // nullopt: another program's value
 };
 
 struct Contender {
   KeyValue kv;
-  std::string name;  // the last part of its key; for a dlock it is the owner
+  std::string name;  // the last part of the key; dlock writes the owner there
   std::optional<Record> record;
 
   Mode mode() const noexcept { return record ? record->mode : Mode::exclusive; }
@@ -47,18 +48,20 @@ using Contenders = std::vector<Contender>;
 // whose name begins with this lock's name.
 Contenders contenders(const KeyValues&, std::string_view prefix);
 
-// Returns whether no earlier contender excludes it and, for a permit, whether there is room.
+// Returns whether contender `at` may hold the lock: no earlier contender excludes it and, if it
+// wants a permit, fewer than `limit` contenders are before it.
 bool may_run(const Contenders&, std::size_t at, unsigned limit);
-// Returns whether it holds. A permit holds once its record has a slot.
+// Returns whether contender `at` holds the lock. It holds a permit once its record has a slot.
 bool holds(const Contenders&, std::size_t at);
 
-// Whether a contender that comes after all of these may hold, and what it must watch otherwise.
+// Says whether a contender that comes after all contenders in `before` may hold the lock, and
+// otherwise what it must watch. It may hold the lock if `what` is `run`.
 struct Verdict {
   enum class What {
     run,
-    wait_deletion,  // wait for `watch` to be deleted
-    wait_turn,      // until `watch`, a waiting permit, gets its slot or is gone
-    wait_room,      // the first permit without room: any deletion below the prefix
+    wait_deletion,  // wait until `watch` is deleted
+    wait_turn,      // wait until `watch`, a waiting permit, gets its slot or is deleted
+    wait_room,      // we are next, but no permit is free: wait for a deletion below the prefix
   } what;
   std::string watch{};
 };

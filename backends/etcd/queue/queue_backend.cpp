@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A grant: renewal, detachment, release, and the watch on its own key.
+// What a holder does: renewal, detachment, release, and the watch on its own key.
 #include "etcd/queue/queue_backend.hpp"
 #include <fmt/format.h>
 #include <poll.h>
@@ -81,7 +81,7 @@ Result<QueueBackend::Held*> QueueBackend::known(const Lease& lease, std::string_
       {.token = token, .lease = kv.lease, .record = std::move(record), .seen = answer.revision});
 }
 
-// A key outlives its lease by the lock-delay.
+// With a lock-delay, the key stays for the lock-delay after the lock has ended.
 Result<QueueBackend::Held*> QueueBackend::held(const Lease& lease, std::string_view what,
                                                Deadline until) {
   TRY(h, known(lease, what, until));
@@ -123,15 +123,17 @@ Lease QueueBackend::kept(const Lease& lease, const Held& h, const NewLease& by, 
   return made;
 }
 
-// Interleavings:
-// 1. The move got no reply. The next renewal finds the key with that lease, or with the one before,
-//    and moves it on from there.
-// 2. The move arrives after a later one was answered. It names the lease that the key had then, so
-//    it is refused. Otherwise it would put the key back on a lease that ends before the deadline.
-// 3. The new lease ends before the move arrives: refused.
+// Interleavings of the transaction that moves the key to a new lease (the move):
+// 1. The move got no reply. The next renewal finds the key with the new lease or with the lease
+//    before it, and moves the key from the lease that it found.
+// 2. A move arrives after a later move got its reply. The late move names the lease that the key
+//    had when the move was sent, so etcd refuses it. Otherwise the key would go back to a lease
+//    that ends before the deadline.
+// 3. The new lease ends before the move arrives. Then etcd refuses the move.
 //
-// A move with a new value (Lease::ended) names the revision that it replaces, so a mark that
-// --revoke set meanwhile stays. That revision is known from the second renewal on.
+// A move that also writes a value (with Lease::ended) names the revision that it replaces. So it
+// does not overwrite a mark that --revoke set meanwhile. The revision is known from the second
+// renewal on.
 Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "renew", until));
@@ -169,8 +171,9 @@ Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
   return fail(no_answer("renew", where()));
 }
 
-// The value changes with the lease (the lock-delay goes). So the transaction names the revision
-// that was read, and does not overwrite a mark that --revoke set meanwhile.
+// A detachment changes the lease, and also removes the lock-delay from the value. So the
+// transaction names the revision that was read, and does not overwrite a mark that --revoke set
+// meanwhile.
 Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd> end) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "detach", until));
@@ -196,8 +199,9 @@ Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::opti
   return Renewal{Kept{std::move(left), record.revoked}};
 }
 
-// Deletes by create revision, so a late or repeated release never ends another grant. It keeps the
-// lease: nobody knows whether the lease still has the key, and an empty lease ends by itself.
+// Deletes the key by its create revision, so a late or repeated release never ends another grant.
+// It does not revoke the lease: the key may have a newer lease than the last known one, and a lease
+// without a key ends by itself.
 Result<Released> QueueBackend::release(const Lease& lease, std::optional<RunEnd> end) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "release", until));
@@ -219,8 +223,8 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
   const std::string name = name_of(lease.key), key = last_key(name);
   LastRun last{h.token, client_.store_now(), end, h.record.granted, h.record.who};
   last.ended = std::max(last.ended, last.started);
-  // The text begins with the token, in digits that sort like numbers. A newer grant's text stays,
-  // and a text without a digit is replaced.
+  // The text begins with the token in 20 digits, so texts sort by token. The text of a newer grant
+  // stays. A text that does not begin with a digit is replaced.
   const std::string text =
       fmt::format("{:020} {} {}", h.token,
                   h.record.key.empty() ? "-" : percent_encode(h.record.key), last.text(' '));
@@ -228,8 +232,8 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
   operations.push_back(nested(transaction(std::move(newer), {}, {put(key, text)})));
 }
 
-// Watches our own key; the watch also reports changes since the last reply. Nothing waits here: a
-// watch without a reply wakes nobody, and the next renewal begins another one.
+// Watches our own key. The watch also reports changes since the last reply. Nothing waits here. If
+// the watch gets no reply, it wakes nobody, and the next renewal begins another watch.
 void QueueBackend::watch_own(Held& h) {
   h.watch.emplace(client_.watch(h.key, "", h.seen + 1, true));
   receive(h);
@@ -255,7 +259,7 @@ void QueueBackend::await_watch(const Held& h) {
   set_timer(h.timer.get(), h.watch->poll_until());
 }
 
-// Checks all grants, because one descriptor serves all of them.
+// Checks all grants, because all of them share one descriptor.
 bool QueueBackend::alarmed(const Lease& lease) {
   for (auto& [id, h] : held_) {
     std::uint64_t ticks = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipes queue and concurrency. Each contender has a key below the lock's prefix, attached to
-// a lease; the key created first holds the lock. The recipes differ in names, and in what
-// concurrency leaves out.
+// The recipes queue and concurrency. Each contender has a key below the lock's prefix, and the key
+// is attached to a lease. The contender whose key was created first holds the lock. The recipes
+// differ in the names of the keys, and concurrency has fewer features.
 //
-// A holder proves that it holds by moving its key to a new lease with each renewal. A keepalive
-// would prove nothing: README.md.
+// With each renewal a holder moves its key to a new lease, and so proves that it holds the lock. A
+// keepalive would prove nothing (README.md says why).
 #pragma once
 #include <sys/epoll.h>
 #include <functional>
@@ -48,23 +48,25 @@ class QueueBackend final : public Backend {
  private:
   friend class QueueWaiter;
 
-  // A grant of this owner, as this process last knew it.
+  // A grant to an owner, as this process last knew it.
   struct Held {
     std::string key{};  // the key in the store
     FencingToken token = 0;
-    // the lease of the key; a renewal without a reply may have moved the key on
+    // the last known lease of the key; a renewal without a reply may have moved the key to a newer
+    // lease
     std::int64_t lease = 0;
-    Record record;          // `granted` is known, whether or not the store has it
+    Record record;          // `granted` may be set although the record in the store has 0
     std::int64_t seen = 0;  // the revision of the last reply about the key
-    // The revision that the last renewal left; 0: there was no renewal.
+    // The revision and the value of the key after the last renewal. 0: there was no renewal.
     std::int64_t modified = 0;
     std::string value{};
-    std::string ended{};  // Lease::ended, not written to the value yet
-    // The holder watches its own key only from a second after the grant on: for a shorter job the
-    // watch would be one request of four. The timer says when to begin, and when to continue.
+    std::string ended{};  // Lease::ended, until it is written to the value
+    // The holder begins to watch its own key one second after the grant, because for a shorter job
+    // the watch would be one of four requests. The timer fires when the watch must begin, and when
+    // alarmed() must read the watch again.
     Fd timer{};
     std::optional<Watch> watch{};
-    bool alarm = false;  // there is news that was not reported yet
+    bool alarm = false;  // the key was revoked or deleted, and alarmed() has not reported it yet
   };
   using HeldId = std::pair<std::string, Owner>;
 
@@ -73,11 +75,13 @@ class QueueBackend final : public Backend {
   std::string places(const Key& key) const { return places(name_of(key)); }
   std::string name_of(const Key&) const;
   std::string place(const Key& key, const Owner& owner) const { return places(key) + owner.hex(); }
-  // Side records outside of every lock's prefix.
+  // Return the keys of the last run, and of the start for --once-per. They are outside of the
+  // prefixes of all locks.
   std::string last_key(const std::string& name) const;
   std::string start_key(const std::string& name) const;
 
-  // nullptr: there is no such grant, or only its lock-delay still runs.
+  // Return the grant of a lease; known() asks the store if this process does not know the grant.
+  // nullptr: there is no such grant. held() also returns nullptr if only the lock-delay still runs.
   Result<Held*> held(const Lease&, std::string_view what, Deadline until);
   Result<Held*> known(const Lease&, std::string_view what, Deadline until);
   Held& keep(const Lease&, Held);
@@ -90,12 +94,13 @@ class QueueBackend final : public Backend {
   // Errc::usage: a newer dlock wrote one of the records.
   Result<Contenders> contenders_of(const KeyValues&, std::string_view prefix) const;
   Result<Contenders> read(std::string_view what, const Key&, Deadline until);
-  // Adds the operations for the last run to those of the removal, or move, that ends the run.
+  // Adds the operation that records the last run to the operations that release or detach the lock.
   void add_last_run(Parts& operations, const Lease&, const Held&, const RunEnd&) const;
-  // Returns what is left of a lease, without its lock-delay. Zero or less: it is over.
+  // Returns how much is left of a lease without its lock-delay. Zero or less: the lock has ended.
   Result<Duration> rest(std::int64_t lease, Duration lock_delay, Deadline until);
-  // Applies the operations that `then` returns for the key (nullopt: nothing to do). If the key was
-  // changed meanwhile, it repeats. False: `grant` does not hold.
+  // Reads the key, passes it to `then`, and applies the operations that `then` returns (nullopt:
+  // nothing to do). If the key was changed in between, it tries again. False: the condition `grant`
+  // is not true.
   using Then = std::function<Result<std::optional<Parts>>(const KeyValues&)>;
   Result<bool> change(std::string_view what, const Json& grant, const std::string& key,
                       Deadline until, const Then& then);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of operators, what people see, and the note of --once-per.
+// Commands of operators, what people see of a lock, and the note of a start (--once-per).
 #include <fmt/format.h>
 #include <algorithm>
 #include <set>
@@ -11,10 +11,10 @@
 namespace dlock::etcd {
 namespace {
 
-// how much longer than necessary a note stays: the members' clocks may be set
+// a note stays this much longer than necessary, because the members' clocks may be set
 constexpr Duration note_slack = std::chrono::seconds{60};
 
-// Errc::usage: the note is not dlock's, so its starts are unknown.
+// Errc::usage: dlock did not write the note, so nobody knows when a job was last started.
 Result<std::optional<RunStart>> parse_start(const KeyValues& found) {
   if (found.empty()) return std::nullopt;
   std::string_view text = found.front().value;
@@ -24,7 +24,7 @@ Result<std::optional<RunStart>> parse_start(const KeyValues& found) {
   return fail(Errc::usage, "key {} is no note of a start: delete it", dlock::quoted(found[0].key));
 }
 
-// `TOKEN KEY LASTRUN`
+// The record of the last run: `TOKEN KEY LASTRUN`.
 struct Last {
   std::optional<LastRun> run;
   std::string key;
@@ -41,7 +41,7 @@ Last parse_last(const KeyValues& found) {
 
 // ---- for operators -----------------------------------------------------------------------------
 
-// The token names the grant, so a late removal hits no later one.
+// The token (the create revision) names the grant, so a late removal never ends a later grant.
 Result<Released> QueueBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   if (token == FencingToken{0}) return Released::was_not_held;
   const Deadline until = client_.usual_deadline();
@@ -64,7 +64,7 @@ Result<Released> QueueBackend::revoke(const Key& key) {
   bool any = false;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const KeyValue& kv = all[i].kv;
-    // a holder of another program would not notice
+    // a holder of another program would not notice the mark
     if (!holds(all, i) || !all[i].record) continue;
     const auto mark = [&](const KeyValues& now) -> Result<std::optional<Parts>> {
       auto record = now.empty() ? std::nullopt : Record::parse(now.front().value);
@@ -78,7 +78,7 @@ Result<Released> QueueBackend::revoke(const Key& key) {
   return any ? Released::yes : Released::was_not_held;
 }
 
-// ---- looking -----------------------------------------------------------------------------------
+// ---- reading -----------------------------------------------------------------------------------
 
 Result<Validity> QueueBackend::check(const Key& key, const GrantId& id) {
   const Deadline until = client_.usual_deadline();
@@ -129,7 +129,7 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
     if (!c.record)
       view.notes.push_back(fmt::format("{} belongs to another program", printable(c.kv.key)));
     TRY(left, rest(c.kv.lease, c.lock_delay(), until));
-    // a key of another program may have no lease, and then no end
+    // a key of another program may have no lease, and then it never ends
     h.vanished = c.kv.lease != 0 && left <= Duration{};
     if (c.kv.lease != 0) h.remaining = h.vanished ? left + c.lock_delay() : left;
     view.fence = std::max(view.fence, h.token);
@@ -156,7 +156,7 @@ Result<std::vector<std::string>> QueueBackend::names() {
   for (std::size_t i = 0; i < prefixes.size(); ++i)
     for (const KeyValue& kv : found.range(i)) {
       std::string name = kv.key.substr(std::min(kv.key.size(), prefixes[i].size()));
-      // a contender's key ends with its own part
+      // a contender's key is the lock's name, a slash, and the contender's own part
       if (i == 0) name.erase(name.find('/') == name.npos ? 0 : name.rfind('/'));
       if (!name.empty()) names.insert(std::move(name));
     }
@@ -174,8 +174,9 @@ Result<RunStarts> QueueBackend::starts(const Key& key) {
   return s;
 }
 
-// A compare-and-set on the note's revision, under the grant: a late or repeated request changes
-// nothing. The note has a lease that is never renewed, and that outlives the note's use.
+// Writes the note only if the grant is valid and the note still has the revision that was read. So
+// a late or repeated request changes nothing. The note has its own lease, which is never renewed
+// and ends when the note is no longer needed.
 Result<UpdateResult> QueueBackend::note_start(const Lease& lease, const RunStartUpdate& wanted) {
   if (!traits_.starts) return fail(cannot("--once-per"));
   const Deadline until = client_.usual_deadline();

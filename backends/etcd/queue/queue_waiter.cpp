@@ -8,7 +8,7 @@ namespace dlock::etcd {
 Result<Progress> QueueWaiter::poll(Duration slice) {
   const Deadline began = Clock::now(), end = later(began, slice);
   sent_at_ = {};
-  if (granted_) {  // this is a repeated call: return what is left of the lease
+  if (granted_) {  // the lock was granted by an earlier call, so renew the lease
     TRY(kept, backend_.renew(Lease{.key = request_.key, .owner = request_.owner}, request_.ttl));
     if (const auto* k = std::get_if<Kept>(&kept))
       return Progress{Granted{k->lease, -1, backend_.alarm_.get()}};
@@ -17,7 +17,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
   }
   for (bool was_read = false;;) {
     Deadline until = backend_.client_.usual_deadline();
-    if (was_read && read_again_) {  // others keep changing the queue: claims were refused
+    if (was_read && read_again_) {  // a claim was refused, because others changed the queue
       const Deadline now = Clock::now();
       if (request_.wait ? now >= end : now >= later(began, backend_.client_.options().op_timeout))
         return request_.wait ? waiting() : give_up("its permits change all the time");
@@ -37,9 +37,9 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     const bool touch = Clock::now() >= touch_;
     if (!woken && !touch) return waiting();
     if (woken) ++backend_.wakeups_;
-    read_again_ = true;  // in case the following fails
+    read_again_ = true;  // in case keep_place() or read_queue() fails
     TRY_VOID(keep_place(until));
-    // Most often we are woken because it is our turn, which may need a new lease.
+    // When we are woken, it is mostly our turn. Then the grant may need a new lease as proof.
     const bool with_proof = !touch && !proven();
     TRY(done, read_queue(one_decides() ? Scope::newest : Scope::all, with_proof, until));
     read_again_ = false;
@@ -53,7 +53,7 @@ Result<Progress> QueueWaiter::give_up(std::string why) {
   return Progress{Busy{std::move(holder), std::move(why), sent_at_}};
 }
 
-// Keeps the place in the queue alive when that is due.
+// Keeps the place in the queue alive, if the time touch_ has come.
 Result<void> QueueWaiter::keep_place(Deadline until) {
   if (Clock::now() < touch_) return {};
   TRY_VOID(backend_.client_.keep_alive(attached_, until));
@@ -61,8 +61,8 @@ Result<void> QueueWaiter::keep_place(Deadline until) {
   return {};
 }
 
-// A failed watch wakes nobody. Then this reads the queue, at the earliest a second after the watch
-// was made, and begins another watch.
+// A watch that fails wakes nobody. So this makes poll() read the queue and begin another watch, at
+// the earliest one second after the failed watch began.
 bool QueueWaiter::wait_for_watch(const Wait& wait) {
   for (;;) {
     const WatchLine line = watch_ ? watch_->next() : WatchLine{};
@@ -93,7 +93,8 @@ void QueueWaiter::forget_place() {
   watched_.clear();
 }
 
-// Deals with requests of earlier attempts that may still be carried out.
+// Repeats each release of this lock that got no reply. If an enqueue got no reply, reads our key.
+// If the enqueue did not make this key, revokes the lease of the enqueue.
 Result<void> QueueWaiter::settle(Deadline until) {
   const std::vector<Lease> open = backend_.unanswered_.open();
   for (const Lease& lease : open)
@@ -144,7 +145,7 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
   attached_ = lease_.id;
   if (answer.succeeded) record_ = at_once;
   for (const KeyValue& kv : answer.range(0)) {
-    // It belongs to an earlier try, or to another connection with our owner.
+    // Our key exists: an earlier try made it, or another connection with our owner.
     if (kv.key != key_) continue;
     revision_ = kv.created;
     attached_ = kv.lease;
@@ -154,7 +155,7 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
 }
 
 QueueWaiter::Step QueueWaiter::read_queue(Scope whom, bool with_proof, Deadline until) {
-  // the slots of contenders after a permit count, too
+  // a permit must also read the contenders after it, because they may have slots
   const bool all = request_.mode == Mode::permit;
   const auto read_us = list(prefix_, all ? 0 : revision_, whom == Scope::newest);
   Parts when = {created(key_, revision_)}, then = {read_us, get(key_)};
@@ -193,7 +194,7 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
   before_ = std::move(all);
   free_slot_ = lowest_free_slot(before_);
   std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
-  // The newest key belongs to a lock whose name begins with ours, and hides the keys before it.
+  // The newest key belongs to a lock whose name begins with ours, so the key before us is unknown.
   if (whom == Scope::newest && before_.empty() && !found.empty())
     return read_queue(Scope::all, false, until);
   if (whom == Scope::all) {
@@ -260,8 +261,8 @@ void QueueWaiter::watch() {
   watched_from_ = Clock::now();
 }
 
-// Deletes the key by its create revision. If an enqueue may still arrive, its lease is revoked, so
-// it is refused.
+// If an enqueue may still arrive, revokes its lease, so that etcd refuses the enqueue. Deletes our
+// key by its create revision.
 Result<void> QueueWaiter::cancel() {
   const Deadline until = backend_.client_.usual_deadline();
   if (unanswered_.id != 0) {

@@ -8,21 +8,22 @@
 namespace dlock::etcd {
 
 // One contender. In one transaction it creates its key and lists the keys before it. If it must
-// wait, it watches the one key that decides about it, and reads the queue again when that key
-// changes. Every ttl/3 it keeps its place alive and reads the queue, whatever the watch reports.
+// wait, it watches the key or prefix that the Verdict names, and reads the queue again when the
+// watch reports a change. Every ttl/3 it keeps its place alive and reads the queue, even if the
+// watch has reported nothing.
 //
 // Interleavings:
-// 1. The enqueue got no reply. The next step looks for the key: if it is there, it is ours. If not,
-//    the lease that the enqueue names is revoked first, so that a late enqueue is refused; then the
-//    key is made under another lease.
-// 2. The predecessor's key goes after this contender has listed the keys, and before its watch is
-//    set: the watch begins after the revision of the list, so it reports that.
-// 3. The place is gone (its lease has ended, or an operator removed it): the waiter gets a new one
-//    at the end.
-// 4. Two permits see the same free slot. The claim names the revision of its list, so the second
-//    claim is refused, and its waiter reads the queue again.
-// 5. One owner on two connections has one key. As proof each connection moves the key to a lease of
-//    its own, if the key still has the lease that this connection saw last.
+// 1. The enqueue got no reply. The next step reads the key. If the key exists with the lease of the
+//    enqueue, the place is ours. If not, the waiter first revokes this lease, so that etcd refuses
+//    a late enqueue. Then it enqueues with another lease.
+// 2. The predecessor's key is deleted after this contender has listed the keys, and before its
+//    watch is set. The watch begins after the revision of the list, so it reports the deletion.
+// 3. Our key is gone, because its lease has ended or an operator removed the key. Then the waiter
+//    enqueues again, at the end.
+// 4. Two permits see the same free slot. Each claim names the revision of the list that it used. So
+//    etcd refuses the second claim, and the waiter of that claim reads the queue again.
+// 5. Two connections use the same owner, so they share one key. As proof, each connection moves the
+//    key to its own lease, but only if the key still has the lease that this connection saw last.
 class QueueWaiter final : public Waiter {
  public:
   QueueWaiter(QueueBackend& backend, Request request)
@@ -34,7 +35,7 @@ class QueueWaiter final : public Waiter {
   Result<void> cancel() override;
 
  private:
-  enum class Scope { all, newest };              // of the keys before ours
+  enum class Scope { all, newest };              // which of the keys before ours to read
   using Step = Result<std::optional<Progress>>;  // nullopt: go on
   static Step go_on() { return std::optional<Progress>{}; }
 
@@ -46,7 +47,7 @@ class QueueWaiter final : public Waiter {
   Result<Progress> give_up(std::string why);
   Result<void> keep_place(Deadline until);
   void watch();
-  bool wait_for_watch(const Wait&);  // true: what it watches has changed
+  bool wait_for_watch(const Wait&);  // true: a watched key has changed
   Progress granted();
   Progress waiting() const { return Waiting{ahead_, holder_, {}, sent_at_}; }
   bool proven() const noexcept;
@@ -56,14 +57,14 @@ class QueueWaiter final : public Waiter {
   QueueBackend& backend_;
   const Request request_;
   const std::string prefix_, key_;
-  std::int64_t revision_ = 0;   // of our key's creation; 0: it is not there, as far as we know
-  NewLease lease_;              // our newest lease that our key is known to have had
-  bool lasts_ = false;          // lease_ lasts for the lock-delay, too
+  std::int64_t revision_ = 0;   // our key's create revision; 0: we know of no key of ours
+  NewLease lease_;              // the newest of our leases that our key is known to have had
+  bool lasts_ = false;          // lease_ is long enough to include the lock-delay
   std::int64_t attached_ = 0;   // the lease that our key was last seen with
-  NewLease unanswered_;         // the lease of an enqueue without an answer
+  NewLease unanswered_;         // the lease of an enqueue without a reply
   std::int64_t last_read_ = 0;  // revision of the last list
-  Contenders before_;           // in the last list
-  unsigned free_slot_ = 0;      // in the last list
+  Contenders before_;           // the contenders before us in the last list
+  unsigned free_slot_ = 0;      // the lowest free slot in the last list
   Record record_;
   Verdict verdict_{Verdict::What::run};
   std::optional<Watch> watch_;

@@ -24,7 +24,7 @@ constexpr std::string_view of_another_user =
     "another program, or the dlock of another user, locked the file, and the lock ends when that "
     "process unlocks it or ends";
 
-// Describes a process that may be the dlock of another user as dlock describes holders.
+// Fills in the host and the user of a process that may be the dlock of another user.
 void describe(Identity& who) {
   struct stat process {};
   who.host = Identity::mine({}).host;
@@ -54,8 +54,9 @@ FlockRecord& FlockBackend::record(const std::string& name) {
   return *slot;
 }
 
-// The lock itself needs no record. So where any stranger can make records impossible, a lock goes
-// without: its token comes from the clock, and whoever asks for it gets the error.
+// The lock itself needs no record. In a directory of all users, any stranger can make records
+// impossible. There a lock is granted without a record: its token comes from the clock, and check
+// and nested runs get the error of the record.
 Result<FlockRecord::Entry> FlockBackend::enter(const std::string& name, const Request& r,
                                                int locked) {
   auto entry = record(name).enter(r, locked);
@@ -87,7 +88,7 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
     kept.token = h->token;
     return Kept{kept};
   }
-  mine->entry.mailbox.drain();  // before anything else: later messages are read by the next call
+  mine->entry.mailbox.drain();  // first, so that the next call reads later messages
   TRY(here, in_place(where_, name, mine->file));
   if (!here)
     return Lost{fmt::format("{}/{} was deleted or replaced, so others lock another file",
@@ -135,8 +136,9 @@ Result<Released> FlockBackend::release(const Lease& lease, std::optional<RunEnd>
   ++counters_.requests;
   const auto left = mine->entry.mailbox ? record(name).leave(lease.owner, mine->entry.mailbox)
                                         : Result<bool>{true};
-  // Whatever happened to the record: without its mark it is void, and others wait for the lock.
-  // Unlock explicitly, because the guard has a duplicate.
+  // Clear the mark and unlock, whatever happened to the record: without the mark the record is
+  // void, and others wait for the lock. Unlock explicitly, because the guard has a duplicate
+  // descriptor.
   clear_mark(mine->file.fd.get(), mine->entry.holder.token);
   ::flock(mine->file.fd.get(), LOCK_UN);
   held_.erase({lease.key.text(), lease.owner});
@@ -181,23 +183,24 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
                 [&](const auto& h) { return !file.fd || !marked(file.fd.get(), h.token); });
   const bool exclusive = std::any_of(s.holders.begin(), s.holders.end(),
                                      [](const auto& h) { return h.mode == Mode::exclusive; });
-  // Read the table only if needed: each waiter looks here, and the table grows with the square of
-  // their number.
+  // Read the kernel's table of locks only if needed: each waiter calls inspect(), and the table
+  // grows with the square of the number of waiters.
   auto listed = file.fd && !exclusive ? flock_entries(file.device, file.inode)
                                       : std::optional{std::vector<FlockEntry>{}};
   auto locks = listed.value_or(std::vector<FlockEntry>{});
   if (!state && listed && locks.empty()) return std::nullopt;
   KeyView v = view(s, key.text(), boottime_us());
   for (HolderView& h : v.holders)
-    if (std::exchange(h.slot, 0) != 0) h.stays_because = was_told;  // set by evicted()
+    if (std::exchange(h.slot, 0) != 0) h.stays_because = was_told;  // evict() has set it
   if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
     v.notes.push_back("a holder was asked to release (release --force)");
   v.waiters_known = false;
   if (!listed)
     v.unknown_reason =
         "/proc/locks shows no locks here, so whether another program has this one is unknown";
-  // Each lock of ours is a line of the kernel's table; with its pid, if the process is in this pid
-  // namespace.
+  // Each lock of dlock's own is also a line of the kernel's table. The line has the pid of the
+  // holder if its process is in this pid namespace. Remove these lines: the rest are locks of
+  // others.
   for (const HolderView& ours : v.holders) {
     auto line = std::find_if(locks.begin(), locks.end(),
                              [&](const FlockEntry& e) { return e.pid == ours.who.pid; });
@@ -223,7 +226,7 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
   return v;
 }
 
-// Only files that dlock has locked have a record, which contains their name.
+// Finds only the files that dlock has locked, because their names are in the records.
 Result<std::vector<std::string>> FlockBackend::names() {
   TRY(stored, where_.names());
   std::vector<std::string> names;
@@ -236,7 +239,7 @@ Result<std::vector<std::string>> FlockBackend::names() {
   return names;
 }
 
-// Removes the locked file, too: whoever erases a key has made that file.
+// Removes the locked file, too, because the caller that erases a key has made that file.
 Result<void> FlockBackend::erase(const Key& key) {
   TRY(name, name_of(key));
   TRY(root, where_.open_root(false));

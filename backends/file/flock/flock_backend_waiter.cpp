@@ -40,26 +40,26 @@ Woken sleep(int ended_fd, int interrupt_fd, Deadline until) {
 
 // Waits for flock(2) in a way that works with poll(2) and can be ended at any moment.
 //
-// flock(2) cannot be polled and has no time limit, and repeated tries would lose our place to every
-// process that blocks. So a thread blocks in it. SIGURG stops that thread: its handler does nothing
-// and is installed without SA_RESTART, so flock returns EINTR. Only this thread has SIGURG
-// unblocked. Why SIGURG: it is ignored by default, so a stray one does no harm, and dlock never
-// forwards it to a job. Real-time signals would work, too, but dlock forwards them, and a signal
-// meant for the job would be lost here. A forked helper process that blocks on the same open file
-// would also work, but other code would wait for it as a child, and it would outlive a SIGKILL of
-// its parent.
+// flock(2) cannot be polled and has no time limit. If we only tried it again and again, each
+// process that blocks in it would overtake us. So a thread of ours blocks in flock(2). SIGURG
+// interrupts that thread: the handler does nothing and is installed without SA_RESTART, so flock
+// returns EINTR. Only this thread has SIGURG unblocked. We use SIGURG because it is ignored by
+// default, so a stray SIGURG does no harm, and because dlock never forwards it to a job. dlock does
+// forward real-time signals, and a signal meant for the job would be lost here. A forked helper
+// process that blocks on the same open file would also work, but other code would wait for it as a
+// child, and it would outlive a SIGKILL of its parent.
 class FlockWait {
  public:
-  // Begins to wait for `operation` (LOCK_EX or LOCK_SH) on `fd`, which must stay open until the end
-  // of this object.
+  // Begins to wait for `operation` (LOCK_EX or LOCK_SH) on `fd`, which must stay open as long as
+  // this object exists.
   FlockWait(int fd, int operation);
   ~FlockWait() { stop(); }
   FlockWait(const FlockWait&) = delete;
   FlockWait& operator=(const FlockWait&) = delete;
 
-  int ended_fd() const noexcept { return ended_.get(); }  // readable when it has ended
-  // Ends the wait, within about a millisecond unless the kernel hangs. 0: the lock was taken.
-  // Otherwise an errno; EINTR: stopped.
+  int ended_fd() const noexcept { return ended_.get(); }  // readable when the wait has ended
+  // Ends the wait, within about a millisecond unless the kernel hangs. Returns 0 if the lock was
+  // taken, otherwise an errno. EINTR: the wait was stopped.
   int stop();
 
  private:
@@ -92,7 +92,8 @@ void FlockWait::wait(int fd, int operation) {
 int FlockWait::stop() {
   if (!thread_.joinable()) return outcome_;
   stopping_ = true;
-  // Repeat the signal: one that comes between the check of stopping_ and the system call is lost.
+  // Repeat the signal, because it is lost if it comes between the check of stopping_ and the system
+  // call.
   for (pollfd ended{ended_.get(), POLLIN, 0}; ::poll(&ended, 1, 0) <= 0;) {
     ::pthread_kill(thread_.native_handle(), wake_signal);
     if (::poll(&ended, 1, 1) > 0) break;
@@ -118,7 +119,7 @@ class FlockWaiter final : public Waiter {
   const std::string name_;
   const Request request_;
   FlockFile file_;
-  std::optional<FlockWait> wait_;  // must end before file_
+  std::optional<FlockWait> wait_;  // must be destroyed before file_, which its thread uses
 };
 
 Result<std::unique_ptr<Waiter>> FlockBackend::enqueue(const Request& r) {
@@ -141,7 +142,7 @@ Result<Progress> FlockWaiter::granted() {
                  mine->entry.mailbox.fd()};
 }
 
-// Called with the lock of file_. Writes the token before it reports the grant.
+// Call it while file_ is locked. It writes the token before it reports the grant.
 Result<std::optional<Progress>> FlockWaiter::enter() {
   const auto here = in_place(backend_.where_, name_, file_);
   if (!here || !*here) {
@@ -196,7 +197,7 @@ Result<Progress> FlockWaiter::poll(Duration slice) {
 }
 
 Result<void> FlockWaiter::cancel() {
-  wait_.reset();  // if it was granted meanwhile, closing the file releases it
+  wait_.reset();  // if the lock was taken meanwhile, it is released below
   if (file_.fd) ::flock(file_.fd.get(), LOCK_UN);
   file_ = FlockFile{};
   if (!backend_.held(request_.key, request_.owner)) return {};

@@ -6,7 +6,7 @@
 namespace dlock::file {
 namespace {
 
-constexpr unsigned evicted_slot = 1;  // this recipe has no slots
+constexpr unsigned evicted_slot = 1;  // no slots in this recipe: slot 1 marks an evicted holder
 
 // Unlocks on every way out of a function.
 struct Unlock {
@@ -32,7 +32,7 @@ Result<KeyRecord> FlockRecord::begin(Make make, Duration patience) {
   return std::move(loaded.record);
 }
 
-// False: the record was deleted meanwhile.
+// Commits. False: the record was deleted meanwhile.
 Result<bool> FlockRecord::end(const KeyRecord& record) {
   TRY_VOID(file_.commit(record));
   return file_.still_linked();
@@ -43,7 +43,8 @@ Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
   for (;;) {
     TRY(record, begin(Make::all, r.wait ? patience_ : std::min(patience_, one_try)));
     LockState& s = record.state;
-    // All current owners of the lock have marks. A holder without one has died without a release.
+    // We have the lock, so a holder in the record that excludes us has lost it. Each other holder
+    // that still has the lock has a mark. A holder without a mark has died without a release.
     std::erase_if(s.holders, [&](const auto& h) {
       return r.mode == Mode::exclusive || h.mode == Mode::exclusive || !marked(locked, h.token);
     });

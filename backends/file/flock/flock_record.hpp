@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dlock must store about a file of recipe flock, but cannot write into it: the newest token,
-// and its own holders. The record is beside the file, in <directory>/.dlock/<name>/, in the format
-// of recipe lease.
+// The record of one file of recipe flock: the newest token, and dlock's own holders. dlock must not
+// write into the file itself. So the record is beside the file, in <directory>/.dlock/<name>/, in
+// the format of recipe lease.
 //
-// The kernel's lock decides who holds. The record gives each grant its token, and shows people the
-// holder. A holder in it counts only while its mark is on the file.
+// The kernel's lock decides who holds. The record supplies the token of each grant, and shows
+// people the holder. A holder in the record counts only while its mark is on the file.
 #pragma once
 #include "file/flock/flock_file.hpp"
 #include "file/lease/state_file.hpp"
@@ -20,16 +20,19 @@ class FlockRecord {
     LockState::Holder holder;
     Lifeline mailbox;  // readable: somebody has requested a forced release
   };
-  // Writes the grant for the lock of the open file `locked`, and marks the file.
+  // Writes a grant into the record, and sets its mark on the open file `locked`, which has the
+  // lock.
   Result<Entry> enter(const Request&, int locked);
   // Writes `holder` again, after the record was lost.
   Result<void> enter_again(const LockState::Holder&);
-  // Notes Lease::ended for this holder, if it is there.
+  // Records Lease::ended for this holder, if the record lists the holder.
   Result<void> note_end(const Owner&, std::string_view ended);
-  // True: the holder was there and not evicted.
+  // Removes the holder from the record and drops its mailbox. True: the record listed the holder,
+  // and the holder was not evicted.
   Result<bool> leave(const Owner&, Lifeline& mailbox);
-  // Evicts the holders with this token, or all: notifies them, and makes their records void. They
-  // keep the lock itself until they release it.
+  // Evicts the holder with this token, or all holders: notifies each by its mailbox, and makes its
+  // grant invalid. The holder keeps the lock itself until it releases the lock. Returns how many
+  // holders this call evicted, and how many had been evicted before.
   struct Evicted {
     std::size_t now = 0, before = 0;
   };
@@ -47,7 +50,8 @@ class FlockRecord {
   const Duration patience_;
 };
 
-// Whether the holder was asked to release; its grant is no longer valid.
+// Returns whether the holder was evicted: it was asked to release, and its grant is no longer
+// valid.
 bool evicted(const LockState::Holder&) noexcept;
 
 }  // namespace dlock::file

@@ -106,7 +106,7 @@ void KeyStore::abandon() noexcept {
 void KeyStore::remove_dead(std::uint64_t ticket) {
   LockState& s = state();
   s.vanish(ticket, now_);
-  // other_boot() needs the start of each lock-delay, by this clock.
+  // Set `since` to the start of the lock-delay, by this clock: other_boot() compares it with `now`.
   for (auto& h : s.holders)
     if (h.ticket == ticket) h.since = h.deadline;
   dead_.push_back(ticket);
@@ -141,10 +141,11 @@ Result<void> KeyStore::scan(bool adopt) {
   });
 }
 
-// The boot id differs: the machine has restarted, or only a container got its own boot id. So the
-// id alone decides nothing. A contender with a lifeline proves itself. A lease without a lifeline
-// was surely granted in an earlier boot if its grant is in the future of this clock. Otherwise it
-// keeps its deadline, which is at most its ttl away.
+// Called when the record has another boot id than this process. Then the machine has restarted, or
+// only a container has got a boot id of its own, so the id alone decides nothing. If a contender
+// has a lifeline, the lifeline shows whether the contender is alive. If the time of a lease's grant
+// is in the future of this clock, the lease was granted in an earlier boot. Any other lease keeps
+// its deadline, which is at most its ttl away.
 Result<void> KeyStore::other_boot() {
   TRY_VOID(file_.load_tail(record_));
   std::vector<std::uint64_t> gone;
@@ -164,8 +165,8 @@ Result<void> KeyStore::other_boot() {
   return {};
 }
 
-// Opens the mailboxes of the waiters to wake. A dead waiter is removed, and the next waiter takes
-// its turn.
+// Opens the mailboxes of the waiters and holders to wake. A dead waiter is removed, and the next
+// waiter is invited instead.
 Result<std::vector<Fd>> KeyStore::mailboxes() {
   std::vector<Fd> open;
   const auto add = [&](std::uint64_t ticket, bool waits) -> Result<bool> {
@@ -201,8 +202,8 @@ Result<bool> KeyStore::finish() {
     abandon();
     return fail(done.error());
   }
-  // If the state was deleted, its successor may list the dead contenders that were found here.
-  // Their names must stay, so that others can see that they are dead.
+  // If the state was deleted, its successor may list contenders that were found dead here. The
+  // names of their FIFOs must stay, so that others can see that these contenders are dead.
   const bool counts = file_.still_linked();
   if (!counts) dead_.clear();
   // Do this before others can change the state. The number of a stray may not be assigned yet, and
@@ -257,8 +258,8 @@ Result<std::optional<KeyView>> KeyStore::inspect() {
   return inspect_without_state();
 }
 
-// The state is gone, but some processes hold the key or wait. The next contender decides which,
-// when it rebuilds the state.
+// There is no state. If contenders are alive, nobody knows which of them hold the key, until the
+// next contender rebuilds the state.
 Result<std::optional<KeyView>> KeyStore::inspect_without_state() {
   TRY(dir, file_.open_dir());
   std::size_t alive = 0;

@@ -2,9 +2,9 @@
 // One key of recipe lease: a LockState under the lock of its state file, and the lifelines of its
 // contenders.
 //
-// A change is: begin, change `state()`, finish. In between no other process sees or changes the
-// key. `finish` finds the waiters that may run now, commits, unlocks, and only then wakes them. So
-// nothing is visible before the commit.
+// A change has three steps: begin(), change `state()`, finish(). Meanwhile no other process can
+// change the key, and readers see the old state. `finish` determines which waiters may run now,
+// commits, unlocks, and only then wakes these waiters.
 #pragma once
 #include <string>
 #include <vector>
@@ -17,7 +17,8 @@ namespace dlock::file {
 struct Tuning {
   // An invited waiter that does not claim its turn within this time loses its place.
   Micros claim = 2'000'000;
-  // How often a sleeping waiter checks for such a waiter. Wake-ups do not depend on it.
+  // How often a sleeping waiter checks whether a turn was missed because the waiters ahead are
+  // stopped. Wake-ups do not depend on this check.
   Micros safety = 10'000'000;
   QueueLimits queue{};
 };
@@ -27,56 +28,58 @@ class KeyStore {
   KeyStore(const Directory& where, const Key& key, const std::string& name, const Tuning& tuning)
       : key_(key), tuning_(tuning), file_(where, name, tuning.queue) {}
 
-  // Locks and loads. Locked: call finish() or abandon(). A missing state is rebuilt from the living
-  // contenders: each blocks the key as an exclusive holder without a token, until it ends or
-  // registers itself again (remove_adopted).
+  // Locks and loads the state. After Begun::locked, call finish() or abandon(). If the state is
+  // missing, it is rebuilt from the living contenders: each of them blocks the key as an exclusive
+  // holder without a token, until it ends or registers itself again (remove_adopted).
   using Begun = StateFile::Locking;
   Result<Begun> begin(Make, Duration patience, int interrupt_fd = -1);
   void abandon() noexcept;
 
-  // Of a long queue the state has only the first waiters. That is enough for changes of a holder or
-  // of one of these waiters.
+  // If the queue is long, the state has only the first waiters. They are enough to change a holder
+  // or one of these waiters.
   LockState& state() noexcept { return record_.state; }
-  // Loads what a change by this owner needs: all waiters, unless the owner is among the first.
+  // Loads all waiters, unless the owner is one of the first waiters: then a change by this owner
+  // does not need the others.
   Result<void> load_for(const Owner&);
   // Returns StateFile::last_in_tail(), for a new owner. nullopt: call load_for() instead.
   std::optional<std::uint64_t> last_waiter() const { return file_.last_in_tail(record_, now_); }
   std::size_t waiters() const noexcept {
     return record_.state.waiters.size() + record_.tail.lines - record_.tail.gone.size();
   }
-  // Joins after last_waiter(). Returns the new ticket.
+  // Puts a new waiter after last_waiter(), and returns its ticket.
   std::uint64_t join(const LockState::Acquisition&);
   Micros now() const noexcept { return now_; }
   LifelineDir place() const noexcept { return file_.place(); }
   StateFile& file() noexcept { return file_; }
 
-  // The contender with this ticket is proven dead. The commit removes its name, and its lock-delay
-  // begins now.
+  // Removes the contender with this ticket from the state, because it is proven dead. If it was a
+  // holder, its lock-delay begins now. finish() removes the name of its FIFO.
   void remove_dead(std::uint64_t ticket);
   // Another process that found no state may have taken our own lifeline for a holder. Removes that
   // holder, and returns whether there was one.
   bool remove_adopted(const Lifeline&);
-  // Begins the change again, and adds every living lifeline that the state does not know as a
-  // holder.
+  // Begins the change again. Each living lifeline that the state does not list becomes a holder.
   Result<void> restart_and_adopt();
 
   // wakes this holder after the commit
   void alarm(std::uint64_t ticket) { alarms_.push_back(ticket); }
-  // the event that the first waiter waits for has happened
+  // wakes the first waiter after the commit, although it is not invited: what it must watch has
+  // changed
   void wake_head() noexcept { wake_head_ = true; }
-  // Removes FIFOs that no process has open and the state does not list. Contenders that are killed
-  // at a bad moment leave such FIFOs.
+  // Removes each FIFO that no process has open and that the state does not list. Contenders that
+  // are killed at a bad moment leave such FIFOs.
   Result<void> sweep() { return scan(false); }
 
-  // Commits and unlocks. False: the state file was deleted meanwhile, so begin again. An Error:
-  // nothing was committed. It unlocks in every case.
+  // Commits, unlocks, and wakes waiters. False: the state file was deleted meanwhile, so the change
+  // does not count; begin again. An Error: nothing was committed. The state is unlocked in every
+  // case.
   Result<bool> finish();
 
   // Returns the current state, read without the lock. Dead holders are shown as vanished or ended;
-  // dead waiters are left out. nullopt: unknown. KeyView::unknown_reason: the state was deleted,
-  // but contenders live.
+  // dead waiters are left out. nullopt: there is no record of the key. KeyView::unknown_reason: the
+  // state was deleted, but contenders live.
   Result<std::optional<KeyView>> inspect();
-  // Returns this holder, if it is in force and, as far as dlock can know, alive.
+  // Returns this holder, if it is in force and not proven dead.
   Result<std::optional<LockState::Holder>> holder_in_force(const GrantId&);
 
  private:

@@ -34,8 +34,8 @@ Result<KeyStore::Begun> LeaseBackend::begin(KeyStore& key, Make make, int interr
 }
 
 // ---- renew -------------------------------------------------------------------------------------
-// Registers our holder again: a process that found no state took our lifeline for a holder. Nobody
-// else was granted the key meanwhile.
+// Registers our holder again, after a process that found no state took our lifeline for a holder.
+// Nobody else can have been granted the key meanwhile, because our lifeline blocked it.
 bool LeaseBackend::register_again(KeyStore& key, AttachedHold& held) {
   if (!key.remove_adopted(held.life)) return false;
   LockState& s = key.state();
@@ -95,7 +95,7 @@ Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
   const Change change(key);
   const LockState::Holder* h = key.state().holder(lease.owner, key.now());
   if (!h) return Lost{"the lease has ended or was released"};
-  // another process holds it
+  // another process holds the lock, without a deadline
   if (h->deadline == never) return Kept{lease_of(lease, *h, no_deadline, true)};
   if (after(key.now(), ttl.count()) < h->deadline) key.wake_head();
   const Lease kept = lease_of(lease, *h, lease_end(sent, ttl), false);
@@ -130,7 +130,7 @@ Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl, std::opti
   if (const auto* h = key.state().holder(lease.owner, key.now())) note_run(key, *h, end);
   if (!key.state().renew(lease.owner, ttl.count(), key.now()))
     return Lost{"its record was removed"};
-  key.wake_head();  // the waiter watches a lifeline that is no longer in use
+  key.wake_head();  // the first waiter watches our lifeline, which ends now
   TRY(done, key.finish());
   if (!done) return detach(lease, ttl, end);  // the state file was deleted meanwhile
   const Lease kept = lease_of(lease, mine->record, lease_end(sent, ttl), false);
@@ -149,7 +149,7 @@ Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd>
     held_.erase({lease.key.text(), lease.owner});
   };
   TRY(begun, begin(key, Make::nothing));
-  // nobody else was granted the key while our lifeline was there
+  // Nobody else can have been granted the key while our lifeline had its name.
   if (begun == KeyStore::Begun::absent) {
     const bool was = mine && mine->life.linked();
     forget(true);
@@ -157,14 +157,14 @@ Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd>
   }
   const Change change(key);
   const LockState::Holder* h = key.state().holder(lease.owner, key.now());
-  if (h && h->deadline == never && !mine) key.alarm(h->ticket);  // another process holds it
+  if (h && h->deadline == never && !mine) key.alarm(h->ticket);  // wake the process that holds it
   bool was = mine && mine->life.is_at(key.place()) && key.remove_adopted(mine->life);
   if (h && mine && mine->revoked && key.state().holders.size() == 1) forget_revoked(key.place());
   if (h) note_run(key, *h, end);
   was |= key.state().release(lease.owner, key.now());
   const auto done = key.finish();
-  // The state file was deleted meanwhile. If our own process holds, the end of its lifeline ends
-  // the lock.
+  // If the state file was deleted meanwhile, release again. If our own process holds the lock, that
+  // is not necessary: the end of our lifeline ends the lock.
   if (done && !*done && !mine) return release(lease, end);
   if (done) {
     forget(true);

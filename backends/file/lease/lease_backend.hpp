@@ -13,7 +13,8 @@ namespace dlock::file {
 
 class LeaseBackend final : public Backend {
  public:
-  // `prefix` precedes the names of keys in the root. It may be the beginning of a file name.
+  // `prefix` precedes the names of keys in the root. It is encoded so that a file name may begin
+  // with it.
   LeaseBackend(Directory root, std::string prefix, const Traits& traits, const Settings& settings,
                const Tuning& tuning)
       : root_(std::move(root)),

@@ -9,12 +9,12 @@ namespace dlock::file {
 // ---- --once-per --------------------------------------------------------------------------------
 Result<RunStarts> LeaseBackend::starts(const Key& wanted) {
   KeyStore& key = store(wanted);
-  // Read without the lock, because a stopped process may hold it.
+  // Read without the lock, because a stopped process may hold the lock.
   TRY(record, key.file().peek(StateFile::Depth::holders));
   RunStarts s{.now = wall_micros(), .last = {}};
   if (!record) return s;
   TRY(note, read_beginning(key.place()));
-  if (note && note->until <= s.now) {  // no longer needed: remove it, unless somebody changes it
+  if (note && note->until <= s.now) {  // no longer needed: remove it, unless another has the lock
     const auto begun = key.begin(Make::nothing, Duration{});
     const Change change(key);
     if (begun && *begun == KeyStore::Begun::locked)
@@ -39,13 +39,14 @@ Result<UpdateResult> LeaseBackend::note_start(const Lease& lease, const RunStart
 }
 
 // ---- the last run ------------------------------------------------------------------------------
-// Call it under the lock of the state. Of several permits only the newest grant counts.
+// Call it under the lock of the state. If there are several permits, only the newest grant is
+// recorded.
 void LeaseBackend::note_run(KeyStore& key, const LockState::Holder& h, std::optional<RunEnd> end) {
   if (!end || adopted(h)) return;
   if (h.token < key.state().fence)  // the record of a newer grant must stay
     if (const auto last = read_last_run(key.place()); last && last->token >= h.token) return;
   const std::int64_t now = wall_micros();
-  // for an attached holder, `since` is the time of its grant
+  // `since` of an attached holder is the time of its grant
   write_last_run(key.place(), {h.token, now, *end, now - std::max<Micros>(0, key.now() - h.since),
                                Identity::decode(h.meta)});
 }
@@ -60,7 +61,8 @@ Result<Released> LeaseBackend::revoke(const Key& wanted) {
   for (const auto& h : key.state().holders) {
     if (h.deadline <= key.now() || adopted(h)) continue;
     newest = std::max(newest, h.token);
-    // An attached holder reads it at once, the holder of a lease with its next renewal.
+    // An attached holder reads the revocation at once. The holder of a lease reads it at its next
+    // renewal.
     if (h.deadline == never) key.alarm(h.ticket);
   }
   if (newest == 0) return Released::was_not_held;

@@ -29,12 +29,12 @@ std::string short_identity(Identity who) {
 
 }  // namespace
 
-// A place in the queue of a key. It sleeps in ppoll(2) on its own lifeline (for notifications), and
-// on the lifelines whose end may mean that its turn has come. These are the lifeline of its
-// predecessor in the queue or, for the first waiter, those of all holders.
+// A place in the queue of a key. The waiter sleeps in ppoll(2). It watches its own lifeline (for
+// notifications), and the lifelines whose end may mean that its turn has come. For the first waiter
+// these are the lifelines of all holders, and for another waiter the lifeline of its predecessor.
 //
-// An exclusive waiter is woken once. Its predecessor in the queue becomes the holder, so it watches
-// the right lifeline already.
+// An exclusive waiter is woken only once. When its predecessor becomes the holder, the waiter
+// already watches the right lifeline.
 class LeaseWaiter final : public Waiter {
  public:
   LeaseWaiter(LeaseBackend& backend, KeyStore& key, const Request& request)
@@ -72,10 +72,10 @@ class LeaseWaiter final : public Waiter {
   std::vector<Watched> watched_;
   bool requested_ = false, queued_ = false;  // requested_: the state may know our owner
   Waiting last_;
-  std::uint64_t shown_ = 0;          // the ticket of its holder, if that is a process
+  std::uint64_t shown_ = 0;          // the ticket of last_.holder if it is attached, else 0
   std::uint64_t last_change_ = 0;    // the change that last_ describes
   Deadline wake_at_ = no_deadline;   // when time alone may make it our turn
-  Deadline check_at_ = no_deadline;  // when to check for an invitation that was not claimed
+  Deadline check_at_ = no_deadline;  // when to check whether a turn was missed
   unsigned checks_ = 0;
   bool checks_all_ = false;  // whether to check every holder, not only the first
 };
@@ -100,7 +100,7 @@ LockState::Acquisition LeaseWaiter::lock_request() const {
 
 // ---- one change of the state -------------------------------------------------------------------
 Result<Progress> LeaseWaiter::attempt() {
-  // after an error poll again: no second wake-up will come
+  // if this attempt fails, the next poll() must try again: no second wake-up will come
   queued_ = false;
   for (bool fresh = !requested_;; fresh = false) {
     const Deadline began = Clock::now();
@@ -108,8 +108,8 @@ Result<Progress> LeaseWaiter::attempt() {
                               request_.wait ? backend_.settings_.op_timeout : one_try));
     backend_.silent_ = begun == KeyStore::Begun::interrupted && !requested_;
     if (backend_.silent_) {
-      // Name the process only in a message at the end of a wait. While the kernel lists its locks,
-      // all flock calls of the host stop. In a crowd each new contender finds the state locked.
+      // Name the process only after a longer wait. While the kernel lists its locks, all flock
+      // calls of the host stop, and in a crowd each new contender finds the state locked.
       const bool name = Clock::now() - began >= named_after;
       last_.why = key_.file().locked_by_another("", name);
     }
@@ -123,8 +123,8 @@ Result<Progress> LeaseWaiter::attempt() {
   }
 }
 
-// nullopt, or an Error: the state file was deleted meanwhile, and the written change does not
-// count.
+// nullopt: the state file was deleted meanwhile, so the written change does not count. The deletion
+// may also be the cause of an Error.
 Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   const Deadline sent = Clock::now();
   if (!life_.is_at(key_.place())) watched_.clear();  // another directory has other contenders
@@ -157,15 +157,15 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   const auto* g = std::get_if<LockState::Granted>(&*answer);
   const LockState& s = key_.state();
   if (g && g->ticket % sweep_every == 0) TRY_VOID(key_.sweep());
-  // The new first waiter has watched only its predecessor, and must now watch every holder. (If the
-  // holder is exclusive, it was the predecessor.)
+  // The waiter that is now the first has watched only its predecessor, and must now watch every
+  // holder. (An exclusive holder is the only holder, and was the predecessor.)
   if (g && s.holders.size() > 1) key_.wake_head();
   Waiting waiting = in_the_way(s, key_.now());
 
   Lifeline old = std::move(life_);
   if (made) life_ = std::move(*made);
   else std::swap(life_, old);
-  // Drop the wake-ups of a waiter now: after the commit an alarm could come.
+  // Discard the wake-ups of the waiter now: after the commit an alarm for the holder could come.
   if (g && !made) life_.drain();
   const auto done = key_.finish();
   if (!done) {
@@ -177,9 +177,9 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   }
   old.drop(key_.place());
   // Interleaving 4: we were stopped before we opened our new FIFO, and the state was deleted. A
-  // contender of the next state got our ticket and put its FIFO in the place of ours. So what we
-  // have open is its lifeline. Drop it: after another deletion, a later state would take us for its
-  // owner.
+  // contender of the next state got our ticket and put its FIFO in the place of ours. So the FIFO
+  // that we have open is the lifeline of that contender. Drop it: after another deletion, a later
+  // state would take us for the owner of that FIFO.
   if (!*done && made) life_.drop();
   if (!*done) return std::optional<Progress>{};
 
@@ -197,7 +197,7 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   return Busy{std::move(waiting.holder), std::move(waiting.why), sent};
 }
 
-// Returns what blocks us, for people: a holder, or the next waiter, which does not come.
+// Returns what blocks us, for messages: a holder, or the next waiter if it has not taken its turn.
 Waiting LeaseWaiter::in_the_way(const LockState& s, Micros now) {
   Waiting w;
   shown_ = 0;
@@ -211,8 +211,9 @@ Waiting LeaseWaiter::in_the_way(const LockState& s, Micros now) {
   return w;
 }
 
-// The state may have our owner from another Waiter or Backend; then its lifeline is ours, too. If
-// that lifeline was deleted, the record does not count, because others could not see us end.
+// Another Waiter or Backend may have put our owner into the state. Then the lifeline of that record
+// is ours, too, and we open it. If that lifeline was deleted, the record does not count, because
+// others could not see us end.
 Result<void> LeaseWaiter::rejoin() {
   const LockState& s = key_.state();
   std::uint64_t ticket = 0;
@@ -233,8 +234,8 @@ Result<void> LeaseWaiter::rejoin() {
   return {};
 }
 
-// A new owner that must wait for one of the first waiters joins after the last waiter, without
-// reading the waiters in between. Nothing: the waiters in between must be read.
+// If a new owner must wait for one of the first waiters, it joins after the last waiter, without
+// reading the waiters in between. nullopt: the waiters in between must be read.
 Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket) {
   constexpr std::optional<LockState::Answer> unknown;
   LockState& s = key_.state();
@@ -256,8 +257,8 @@ Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket
   return LockState::Answer{LockState::Waiting{rank, s.free_at()}};
 }
 
-// Only the first waiter watches the holders, and the first waiter may be stopped. Returns whether a
-// holder was dead and was removed.
+// Removes a dead holder, and returns whether there was one. Every contender does that, because only
+// the first waiter watches the holders, and the first waiter may be stopped.
 Result<bool> LeaseWaiter::holder_is_gone() {
   for (const auto& h : key_.state().holders) {
     if (h.deadline == never) {
@@ -277,7 +278,7 @@ Result<LockState::Answer> LeaseWaiter::decide() {
   for (const LockState::Acquisition a = lock_request();;) {
     LockState::Answer answer = s.acquire(a, key_.now());
     if (std::holds_alternative<LockState::Granted>(answer)) return answer;
-    const std::size_t rank = s.rank_of(request_.owner);  // if busy: the place it would have got
+    const std::size_t rank = s.rank_of(request_.owner);  // if busy: the place we would have got
     std::vector<std::uint64_t> wanted;
     if (rank > 0) {
       TRY(gone, holder_is_gone());
@@ -307,7 +308,7 @@ Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool h
       TRY(found, probe(key_.place(), ticket));
       if (found.life == Probe::Life::alive) watched_.push_back({ticket, std::move(found.fd)});
       if (found.life == Probe::Life::alive) continue;
-      // a deleted name proves nothing, so it blocks
+      // a holder whose name was deleted is not proven dead, so it blocks the key
       if (found.life == Probe::Life::missing && holders) continue;
     }
     key_.remove_dead(ticket);
@@ -316,7 +317,8 @@ Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool h
   return all_alive;
 }
 
-// Makes a new lifeline. Nothing: we have one, or need none (ticket 0).
+// Makes a new lifeline. nullopt: we have the lifeline of this ticket, or need none (ticket 0), or
+// Lifeline::make() made none (then `unknown_one` is set).
 Result<std::optional<Lifeline>> LeaseWaiter::lifeline_for(std::uint64_t ticket, bool& unknown_one) {
   const auto* held = backend_.held(request_.key, request_.owner);
   const bool have = (held && held->life.ticket() == ticket) ||
@@ -354,8 +356,8 @@ Result<LeaseWaiter::Woken> LeaseWaiter::sleep(Deadline until) {
   return fds[0].revents ? Woken::by_interrupt : Woken::by_event;
 }
 
-// A change of our rank wakes nobody, but the caller wants to report it at the end of a slice. True:
-// the holder is dead, and the first waiter has not noticed.
+// Reads the state again, because a change of our rank wakes nobody, but the caller reports our rank
+// at the end of a slice. True: the holder is dead, and the first waiter has not noticed.
 bool LeaseWaiter::refresh() {
   const Deadline asked = Clock::now();
   const std::uint64_t newest = key_.file().newest_change();
@@ -374,8 +376,8 @@ bool LeaseWaiter::refresh() {
   return found && found->life == Probe::Life::dead;
 }
 
-// Checks without the lock whether our turn was missed: time has passed, or a holder has died, and
-// no waiter has noticed because the waiters ahead are stopped.
+// Checks without the lock whether a turn was missed: an invitation or a lease has ended, or a
+// holder has died, and nobody has noticed because the waiters ahead are stopped.
 bool LeaseWaiter::turn_is_missed() {
   const Micros now = boottime_us();
   if (!life_.linked() || key_.file().needs_check(now)) return true;
@@ -411,7 +413,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
       // it may be our turn because time has passed
     } else if (now >= check_at_) {
       check_at_ = later(now, safety);
-      // Make a full check now and then, whatever the state says.
+      // Make a full check each 8th time, whatever the state says.
       if (++checks_ % 8 && !turn_is_missed()) continue;
       checks_all_ = true;
     } else {
@@ -420,7 +422,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
     auto next = attempt();
     checks_all_ = false;
     if (!next || !queued_ || !std::holds_alternative<Waiting>(*next)) return next;
-    // Invited waiters ahead may be stopped, too.
+    // Check when the oldest invitation ends, because the invited waiter may be stopped.
     check_at_ = std::min(check_at_, at(key_.state().oldest_invitation_ends()));
     if (Clock::now() >= end) return next;
   }
@@ -451,7 +453,7 @@ Result<void> LeaseWaiter::cancel() {
   const bool alive = life_ || mine;
   const auto done = key_.finish();
   if (!done && !alive) return fail(done.error());
-  // a full disk: the end of our lifeline takes us out of the queue anyway
+  // If the disk is full, the end of our lifeline takes us out of the queue.
   forget(done.has_value());
   return {};
 }

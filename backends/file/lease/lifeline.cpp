@@ -30,16 +30,15 @@ Result<struct stat> fifo_alone(int fd, const std::string& path) {
   return st;
 }
 
-// Refuses another user's FIFO, which a member of the group has planted: do not watch or write to
-// it.
+// Refuses a FIFO that another user has put here: it must not be watched or written to.
 Result<void> check(int fd, const Access& access, const std::string& path) {
   const auto st = fifo_alone(fd, path);
   return st ? access.admits(*st, path) : fail(st.error());
 }
 
-// Returns whether a FIFO in a shared directory has no rights for the group. Then its maker, another
-// member, ended right after making it, or it belongs to a state that was deleted. If no record has
-// used its number, it proves nothing.
+// Returns whether a FIFO in a shared directory still lacks the mode for the group. If so, its
+// maker, another member, ended right after it made the FIFO, or the FIFO belongs to a state that
+// was deleted. If no record has used the number of such a FIFO, the FIFO proves nothing.
 bool without_rights(const LifelineDir& at, const std::string& name) {
   struct stat st {};
   return at.access.group && ::fstatat(at.dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -83,8 +82,8 @@ Result<std::optional<Lifeline>> Lifeline::make(const LifelineDir& at, std::uint6
       return fail_errno("remove", path(), errno);
   }
   // In a shared directory another member may have replaced the FIFO meanwhile. So check the open
-  // file, and set its mode by the descriptor. This may come after the creation: under the lock of
-  // the state no process uses a FIFO that the state does not list.
+  // file, and set its mode by the descriptor. The mode may be set after the creation, because under
+  // the lock of the state no process uses a FIFO that the state does not list.
   Result<void> good = fd ? Result<void>{} : fail_errno("create", path(), errno);
   if (good && at.access.group)
     if (const auto alone = fifo_alone(fd.get(), path()); !alone) good = fail(alone.error());
@@ -95,9 +94,9 @@ Result<std::optional<Lifeline>> Lifeline::make(const LifelineDir& at, std::uint6
   return fail(good.error());
 }
 
-// The FIFO may be dead now, and a process that watches it may have been woken. Both facts are
-// checked only under the lock of the state. Opening the FIFO makes it alive again, for exactly the
-// record that it belongs to.
+// The FIFO may be dead now, and a process that watches it may have been woken. But that process
+// decides only under the lock of the state, which we have. When we open the FIFO, exactly the
+// record that it belongs to is alive again.
 Result<std::optional<Lifeline>> Lifeline::rejoin(const LifelineDir& at, std::uint64_t ticket) {
   const std::string name = fifo_name(ticket);
   Fd fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
@@ -136,10 +135,11 @@ void Lifeline::drain() const noexcept {
   while (fd_ && ::read(fd_.get(), sink, sizeof sink) == static_cast<ssize_t>(sizeof sink)) {}
 }
 
-// Interleaving 3: the state is deleted before we get here, and the next state takes us for a
-// holder, because we live. So we die first, and remove the name only if the state is still there.
-// Then any process that finds no state later sees us dead. Otherwise the name stays, and shows the
-// waiters of that holder that it has ended. (Without the name they would wait until it is forced.)
+// Interleaving 3: the state is deleted before we get here, and the next state lists us as a holder,
+// because our lifeline is alive. So we close the lifeline first, and remove its name only if the
+// state is still in its place. Then a process that later finds no state finds our FIFO dead. If the
+// state is not in its place, the name stays: waiters see by it that this holder has ended. (Without
+// the name they would wait until somebody forces a release.)
 void Lifeline::drop(const LifelineDir& at) noexcept {
   const std::string name = is_at(at) ? fifo_name(ticket_) : std::string{};
   drop();
@@ -177,7 +177,7 @@ void wake(const std::vector<Fd>& mailboxes) noexcept {
   bool broken = false;
   for (const Fd& door : mailboxes) broken |= ::write(door.get(), "!", 1) < 0 && errno == EPIPE;
   const timespec now{};
-  // this SIGPIPE is ours, so others must not get it
+  // our own write has caused this SIGPIPE, so remove it
   if (broken && !was_pending) ::sigtimedwait(&pipe_only, nullptr, &now);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

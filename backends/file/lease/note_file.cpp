@@ -43,7 +43,7 @@ bool give_rights(int file, const Access& access) {
          ::fchmod(file, access.file_mode()) == 0;
 }
 
-// Removes what another member of the group has planted, even a directory.
+// Removes what another member of the group has put in the place of `name`, even a directory.
 void clear_away(const LifelineDir& place, const std::string& name) {
   if (::unlinkat(place.dir, name.c_str(), 0) == 0 || errno != EISDIR) return;
   const std::string aside = ".old." + Owner::random().hex();
@@ -52,8 +52,8 @@ void clear_away(const LifelineDir& place, const std::string& name) {
 }
 
 Result<void> write(const LifelineDir& place, const char* name, const std::string& text) {
-  // Each state has its own temporary name, because a state that was deleted may still be locked,
-  // too. The caller holds the lock.
+  // Another process may have the lock of a state file that was deleted, so each state file has a
+  // temporary name of its own. The caller has the lock of its state file.
   const std::string path = note_path(place, name),
                     made = fmt::format("{}.new.{}", name, place.inode);
   const Access& access = place.access;
@@ -76,7 +76,8 @@ Result<void> write(const LifelineDir& place, const char* name, const std::string
     return put();
   };
   const bool written = unwritten == 0 && ::fsync(file.get()) == 0;
-  // If the state was deleted, the note belongs to a holder of the next state, and must stay.
+  // If the state was deleted, the existing note belongs to a holder of the next state, and must
+  // stay.
   const bool deleted = written && !state_is_at(place);
   if (!written || deleted || !put_anyway() || ::fsync(place.dir)) {
     const int why = unwritten != 0 ? unwritten : errno;
@@ -158,7 +159,7 @@ std::optional<LastRun> read_last_run(const LifelineDir& place) {
 
 namespace {
 
-// Opens the record of the last run. It replaces a file that we may not write.
+// Opens the record of the last run. If we may not write to the file, a new file replaces it.
 Fd open_last_run(const LifelineDir& place) {
   const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   Fd file(::openat(place.dir, "last", flags));
@@ -174,8 +175,8 @@ Fd open_last_run(const LifelineDir& place) {
 
 }  // namespace
 
-// Writes without reason and command, which may be long. Bytes after the line belong to an older,
-// longer record.
+// Writes the record without reason and command, which may be long. In the file, bytes after the
+// first line belong to an older, longer record.
 void write_last_run(const LifelineDir& place, const LastRun& run) {
   LastRun shorter = run;
   shorter.who.reason.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small files beside the state of a key: rarely needed data must not make every change of the state
-// longer.
+// Small files beside the state of a key, for data that is rarely needed: if the state contained
+// this data, every change of the state would be longer.
 //
 //   started   when the last job was started (--once-per):
 //             `dlock-started1 <wall clock, us> <not needed after, us>`
@@ -9,10 +9,11 @@
 //   last      the last run of a job, times by the wall clock:
 //             `dlock-last1 <token> <ended> <status> <started> <who> <token>`
 //
-// They are read and written only under the lock of the state. A rename replaces them, so a process
-// that is killed leaves the old or the new file. Only `last` is overwritten with each run, because
-// ext4 takes about a millisecond for such a rename, and 15 us to overwrite a file. `last` is read
-// without the lock: the token at the end proves that the whole record is of one run.
+// The files are written only under the lock of the state, but they may be read without it. A rename
+// replaces `started` and `revoke`, so a process that is killed leaves the old or the new file.
+// `last` is overwritten in place with each run, because ext4 takes about a millisecond for such a
+// rename, and 15 us to overwrite a file. The token is the first and the last field of `last`: if
+// both are equal, the whole record is of one run.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -33,10 +34,11 @@ Result<std::optional<std::uint64_t>> read_revoked(const LifelineDir&);
 Result<void> write_revoked(const LifelineDir&, std::uint64_t newest_token);
 void forget_revoked(const LifelineDir&) noexcept;
 
-// Nothing: there is no record, or only an unreadable one, because only people read it.
+// nullopt: there is no record, or it is unreadable, which is not an error because only people read
+// it.
 std::optional<LastRun> read_last_run(const LifelineDir&);
-// When this returns, the record may not be on the disk yet, so a power cut may lose it. It ignores
-// a failure, because the release must not depend on it.
+// When this returns, the record may not be on the disk yet, so a power cut may lose the record. A
+// failure is ignored, because a release must not depend on the record.
 void write_last_run(const LifelineDir&, const LastRun&);
 
 }  // namespace dlock::file

@@ -28,7 +28,8 @@ bool get_fixed(std::string_view text, std::size_t at, std::size_t width, T& out,
 
 // ---- body: words with one space between, lines -------------------------------------------------
 std::string time_text(Micros t) { return t == never ? "-" : std::to_string(t); }
-// Identity::encode() is one printable word. Any other content must not make a line of its own.
+// Identity::encode() is one printable word. Any other content is encoded, so that it cannot become
+// a line of its own.
 std::string who_text(const std::string& who) {
   const bool plain =
       std::all_of(who.begin(), who.end(), [](char c) { return c > ' ' && c < 0x7f; });
@@ -38,7 +39,7 @@ std::string text_of(const LockState::Waiter& w) {
   return fmt::format("W {} {} {} {} {} {:d} {}\n", w.owner.hex(), static_cast<char>(w.mode),
                      w.limit, w.ticket, time_text(w.live_until), w.invited, who_text(w.meta));
 }
-// after its "W"
+// Reads the fields behind "W".
 LockState::Waiter read_waiter(RecordReader& in) {
   LockState::Waiter w;
   w.owner = in.owner();
@@ -50,7 +51,7 @@ LockState::Waiter read_waiter(RecordReader& in) {
   w.meta = in.who();
   return w;
 }
-// the last number of its line
+// Reads a number that is the last field of its line.
 std::uint64_t last_number(RecordReader& in, std::uint64_t most) {
   return in.number<std::uint64_t>(most, '\n');
 }
@@ -62,7 +63,7 @@ Header parse_header(std::string_view text) noexcept {
   if (text.find_first_not_of('\0') == text.npos) return h;
   h.kind = Header::Kind::damaged;
   if (!text.starts_with(magic)) {
-    // It was cut off: no other layout can begin so.
+    // The write was cut off, because no other layout can begin like this.
     if (text.starts_with(magic.substr(0, magic.size() - 1)) && text.size() >= magic.size() &&
         text[magic.size() - 1] == '\0')
       return h;
@@ -86,7 +87,7 @@ std::string_view layout_of(std::string_view header) noexcept {
 }
 
 std::uint64_t checksum(std::string_view body, std::uint64_t seq) noexcept {
-  // Takes eight bytes at a time: xor, multiply by an odd constant, fold the high half down. It
+  // For each eight bytes: xor, multiply by an odd constant, fold the high half down. The sum
   // detects cut and mixed writes. It does not protect against a user who may write to the file.
   constexpr std::uint64_t odd = 0x9FB21C651E98DF25u;
   std::uint64_t sum = (seq + 1) * odd ^ body.size();

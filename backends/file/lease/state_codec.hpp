@@ -8,18 +8,18 @@
 //   H <owner> <mode> <ticket> <token> <slot> <since> <deadline> <lock-delay> <who>         a holder
 //   W <owner> <mode> <limit> <ticket> <live until> <invited> <who>                         a waiter
 //
-// With many waiters only the first are lines of the slot. The others are in the tail (tail.hpp),
-// and the record ends with:
+// If there are many waiters, only the first of them are lines of the slot. The others are in the
+// tail (tail.hpp), and the slot ends with:
 //
-//   Q <begin> <end> <lines>         where the others are, in bytes of the tail
+//   Q <begin> <end> <lines>         where the other waiters are, in bytes of the tail
 //   G <ticket>                      a line of the tail whose waiter is gone
 //
 // A line of the tail is `<checksum, 16 hex> W ...`.
 //
-// Times are microseconds of CLOCK_BOOTTIME, and `-` means never. The form is text because an
-// operator can read it, and for the few contenders of a slot it costs little beside the system
-// calls. A reader that finds another version or another kind of line refuses the whole record,
-// because the line may mean a holder.
+// Times are microseconds of CLOCK_BOOTTIME, and `-` means never. The record is text so that an
+// operator can read it. For the few contenders of a slot, text costs little compared with the
+// system calls. A reader that finds another version or an unknown kind of line refuses the whole
+// record, because that line may mean a holder.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -30,22 +30,22 @@
 
 namespace dlock::file {
 
-// Where the waiters are that are not lines of the slot. They came after all waiters of the slot,
-// and none of them is invited. Empty: there are no such waiters.
+// Says where the other waiters are: those that are not lines of the slot. They came after all
+// waiters of the slot, and none of them is invited. Empty: there are no other waiters.
 struct Tail {
   std::uint64_t begin = 0, end = 0;  // bytes of the tail
-  std::uint64_t lines = 0;           // in there
-  std::vector<std::uint64_t> gone;   // tickets of lines whose waiters are gone, rising
+  std::uint64_t lines = 0;           // how many lines are there, also those in `gone`
+  std::vector<std::uint64_t> gone;   // tickets of lines whose waiters are gone, in rising order
   bool empty() const noexcept { return lines == 0; }
   bool operator==(const Tail&) const = default;
 };
 
 struct KeyRecord {
-  LockState state;   // its waiters: the first ones, until the tail is loaded
+  LockState state;   // has only the first waiters, until the tail is loaded
   std::string boot;  // the boot of the machine or container that wrote it
-  std::string key;   // the full one
+  std::string key;   // the full key; the name of its directory may be shortened
   Tail tail;
-  // a new waiter after a tail that is not loaded
+  // a new waiter that joins after a tail that is not loaded
   std::optional<LockState::Waiter> joins{};
 };
 
@@ -60,25 +60,26 @@ struct Header {
   Micros overdue = never;
 };
 
-// `text`: the readable part of the first header_size bytes of a slot. The result is Empty if the
-// slot has nothing, or only zeros.
+// `text`: as many of the first header_size bytes of a slot as could be read. Kind::empty: the slot
+// has nothing, or only zeros.
 Header parse_header(std::string_view text) noexcept;
 
 // Returns the digits after "dlock" in a header of another version.
 std::string_view layout_of(std::string_view header) noexcept;
 
-// Writes header and body into `out`, and reuses its memory. It writes the first `in_slot` waiters;
-// `tail` says where the others are.
+// Writes header and body of a slot into `out`, and reuses the memory of `out`. The body has the
+// first `in_slot` waiters of the state; `tail` says where the others are.
 void encode(const KeyRecord&, std::size_t in_slot, const Tail& tail, std::uint64_t seq,
             std::string& out);
 
 std::uint64_t checksum(std::string_view body, std::uint64_t seq) noexcept;
 
-// Nothing: a line or field is not of this version.
+// nullopt: this version does not know a line or field.
 std::optional<KeyRecord> decode(std::string_view body);
 
 void encode_tail_line(const LockState::Waiter&, std::string& out);  // appends
-// Removes the first line from `text`. Nothing: the line is cut, or not as it was written.
+// Returns the waiter of the first line of `text`, and removes that line. nullopt: the line is cut
+// off or was overwritten.
 std::optional<LockState::Waiter> parse_tail_line(std::string_view& text);
 
 }  // namespace dlock::file

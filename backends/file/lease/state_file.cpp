@@ -12,7 +12,7 @@ namespace dlock::file {
 namespace {
 
 constexpr std::size_t first_read = 4096;
-constexpr std::size_t reserved = 4096;  // reserved for each slot at least (reserve())
+constexpr std::size_t reserved = 4096;  // reserve() reserves at least this for each slot
 
 off_t offset(std::uint64_t seq) noexcept { return static_cast<off_t>(seq % 2) * slot_size; }
 
@@ -44,14 +44,14 @@ const std::string& boot_id() {
     const bool good =
         file && ::read(file.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text);
     return new std::string(good ? std::string(text, sizeof text)
-                                // it lives to the end of the process, so no destructor runs at exit
+                                // never deleted, so no destructor runs at exit
                                 : std::string("unknown"));
   }();
   return *id;
 }
 
 bool changed_in_this_boot(const timespec& changed, Micros wall_now, Micros boottime_now) noexcept {
-  constexpr Micros leeway = 60'000'000;  // the wall clock may have changed a little since
+  constexpr Micros leeway = 60'000'000;  // the wall clock may have been set a little since
   return Micros{changed.tv_sec} * 1'000'000 + changed.tv_nsec / 1000 >
          wall_now - boottime_now - leeway;
 }
@@ -82,8 +82,8 @@ Result<bool> StateFile::open(Make make) {
 
 Result<bool> StateFile::open_once(Make make, bool& vanished) {
   close();
-  // Every other change is written at 1 MiB. With a lower limit a grant could be written, but not
-  // its release.
+  // Every second change is written at 1 MiB. With a lower file size limit a grant could be written,
+  // but its release could not.
   if (make == Make::all) TRY_VOID(fits_under_limit(path_, slot_size + reserved));
   TRY(opened, where_.open_key(name_, make == Make::all));
   if (!opened.dir) return false;
@@ -131,7 +131,8 @@ Result<bool> StateFile::open_once(Make make, bool& vanished) {
   return true;
 }
 
-// Returns if the path leads to the open file: a lock on a deleted or replaced file excludes nobody.
+// Returns whether the path leads to the open file. A lock on a deleted or replaced file excludes
+// nobody.
 Result<bool> StateFile::in_place() const {
   auto dir = where_.leads_to(name_, dir_stat_);
   if (!dir || !*dir) return dir;
@@ -151,7 +152,7 @@ StateFile::Slot StateFile::read_slot(int slot) {
   return {parse_header(text.substr(0, header_size)), text};
 }
 
-// Reads into body_. False: the slot is torn, or a process is writing it.
+// Reads the body of a slot into body_. False: the slot is torn, or a process is writing it.
 bool StateFile::read_body(int slot, const Slot& s) {
   const std::size_t length = s.header.length;
   if (length > static_cast<std::size_t>(slot_size) - header_size) return false;
@@ -211,8 +212,8 @@ std::optional<KeyRecord> StateFile::decoded() {
   return record;
 }
 
-// Damaged content is an error, unless a crash of the machine has caused it. A slot that names this
-// boot was written during it, however the wall clock has been set since.
+// Damaged content is an error, unless a crash of the machine has caused the damage. A slot that
+// names this boot was written in this boot, even if the wall clock has been set since.
 Result<void> StateFile::tolerate_damage() const {
   struct stat st {};
   if (::fstat(file_.get(), &st)) return fail_errno("read", path_, errno);
@@ -258,7 +259,8 @@ Result<std::optional<KeyRecord>> StateFile::peek(Depth depth) {
     if (loaded.fresh && !torn) return std::nullopt;
     if (!torn && (depth == Depth::holders || read_tail(loaded.record, tail_size, true)))
       return std::move(loaded.record);
-    // During one read both slots, or lines of the tail, can change only by two writes.
+    // Both slots, or lines of the tail, change during one read only if others write twice
+    // meanwhile. So read again.
     const timespec nap{0, 100'000};
     ::nanosleep(&nap, nullptr);
   }
@@ -287,8 +289,8 @@ bool StateFile::needs_check(Micros now) const noexcept {
 std::uint64_t StateFile::newest_change() const noexcept { return newest_header().seq; }
 
 // ---- writing -----------------------------------------------------------------------------------
-// Reserves space, so that the next transitions, above all a release, and the turns of all waiters
-// need no more.
+// Reserves space, so that the next transitions (above all a release) and the turns of all waiters
+// need no more space.
 Result<void> StateFile::reserve(const KeyRecord& record, bool tail) const {
   const std::size_t most = std::min<std::size_t>(most_in_slot(record, limits_, tail),
                                                  static_cast<std::size_t>(slot_size));
@@ -313,12 +315,12 @@ Result<void> StateFile::commit(const KeyRecord& record) {
   if (seq_ != 0 && body == body_) return {};
   if (buffer_.size() > static_cast<std::size_t>(slot_size) || next.tail.end > tail_size)
     return fail(Errc::unavailable, "{}: too many waiters for this key", printable(path_));
-  // space for a waiter that joins behind the tail is reserved already
+  // the space for a waiter that joins behind the tail is reserved already
   if (seq_ == 0 || (joined && !record.joins)) TRY_VOID(reserve(record, !next.tail.empty()));
   TRY_VOID(write_tail(next));
   const ssize_t n = pwrite_all(file_.get(), buffer_, offset(seq_ + 1));
   if (n < 0) return fail_errno("write", path_, errno);
-  // the slot is torn, but it is not in force
+  // the slot that was written is torn, but it is not in force
   if (static_cast<std::size_t>(n) != buffer_.size()) return fail_errno("write", path_, ENOSPC);
   ++seq_;
   body_.assign(body);

@@ -2,10 +2,10 @@
 // The file `state` in the directory of one key: a KeyRecord in two slots, changed under a short
 // flock(2).
 //
-// A transition is one pwrite of the slot that is not in force. The newest slot with a valid
-// checksum is in force. So a process that is killed at any moment leaves the state before or after
-// its transition. There is no fsync: after a power cut the state may be older, and the wall clock
-// keeps the tokens rising. The tail of a long queue (tail.hpp) comes after the slots.
+// The newest slot with a valid checksum is in force. A transition is one pwrite of the other slot.
+// So a process that is killed at any moment leaves the state before or after its transition. There
+// is no fsync: after a power cut the state may be older, and the wall clock keeps the tokens
+// rising. The tail of a long queue (tail.hpp) comes after the slots.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -18,12 +18,12 @@
 
 namespace dlock::file {
 
-// The longest patience of a single try (-n).
+// The longest time that a single try (-n) waits for the lock of the state.
 inline constexpr Duration one_try{1'000'000};
 // If the state was locked for this long, messages name the process that locks it.
 inline constexpr Duration named_after{200'000};
 
-// what lock() may create: nothing, the file in an existing directory, or both
+// what lock() may create: nothing, the file in an existing directory, or the file and its directory
 enum class Make { nothing, state, all };
 
 // The slots are at 0 and 1 MiB, and the tail follows them. The file is sparse: unused space costs
@@ -35,7 +35,7 @@ inline constexpr off_t tail_at = 2 * slot_size;
 ssize_t pread_all(int fd, char* to, std::size_t size, off_t at) noexcept;
 ssize_t pwrite_all(int fd, std::string_view text, off_t at) noexcept;
 
-// Checks whether a file may grow to this size (ulimit -f).
+// Checks whether this process may let a file grow to `needed` bytes (ulimit -f).
 Result<void> fits_under_limit(const std::string& path, std::uint64_t needed);
 
 class StateFile {
@@ -51,55 +51,63 @@ class StateFile {
   StateFile& operator=(const StateFile&) = delete;
 
   enum class Locking { locked, absent, interrupted };
-  // Takes the lock within `patience`. Errc::unavailable: its owner is frozen for longer. Locked:
-  // the path leads to the locked file. A readable `interrupt_fd` ends the wait; -1: none.
+  // Takes the lock. Errc::unavailable: another process kept the lock for longer than `patience`.
+  // `locked`: the path leads to the locked file. `absent`: the file does not exist, and Make does
+  // not allow to create it. `interrupted`: `interrupt_fd` has become readable (-1: no such
+  // descriptor).
   Result<Locking> lock(Make, Duration patience, int interrupt_fd);
-  // Returns, for people, why the lock was not taken. `since`: " for 5000 ms" or empty. `name`: name
-  // the process, from the kernel's list of locks.
+  // Returns a message that says why the lock was not taken. `since`: " for 5000 ms" or empty.
+  // `name`: name the process that has the lock, from the kernel's list of locks.
   std::string locked_by_another(std::string_view since, bool name) const;
   void unlock() noexcept;
 
-  // The record in force. fresh: there is no record yet, or it was deleted. Errc::protocol: it
-  // cannot be read safely. Call it only while locked.
+  // Returns the record in force. `fresh`: there is no record yet, or it was deleted, or it was
+  // damaged in an earlier boot. Errc::protocol: the record cannot be read safely. Call load() only
+  // while locked.
   struct Loaded {
     KeyRecord record;
     bool fresh = false;
   };
   Result<Loaded> load();
-  // Adds the waiters of the tail to those of the slot. It may be called again.
+  // Adds the waiters of the tail to those of the slot. It may be called more than once.
   Result<void> load_tail(KeyRecord&);
-  // Returns the ticket of the tail's last waiter, if a new waiter may join as record.joins after a
-  // tail that is not loaded. It may, because it must wait for one of the first waiters. Nothing:
-  // call load_tail() first.
+  // For a new waiter that must wait for one of the first waiters anyway: returns the ticket of the
+  // tail's last waiter. Then the new waiter may join as KeyRecord::joins, although the tail is not
+  // loaded. nullopt: call load_tail() first.
   std::optional<std::uint64_t> last_in_tail(const KeyRecord&, Micros now) const;
-  // Does LockState::invite() for as many waiters of the tail as necessary, and then for
-  // record.joins. Afterwards at least the first waiter is known.
+  // Calls LockState::invite(). As long as all waiters of the state are invited, adds more waiters
+  // (from the tail, and at last KeyRecord::joins) and calls it again. So afterwards the state has
+  // at least the first waiter of the queue.
   Result<std::vector<std::uint64_t>> invite(KeyRecord&, Micros now, Micros claim);
-  // Reads the record of the last load() again.
+  // Returns the record of the last load() again, without reading the file.
   Result<Loaded> reload();
 
-  // Replaces the record. It writes nothing if nothing has changed. Call it only while locked and
-  // loaded. If waiters were added to the state, all waiters must be loaded.
+  // Replaces the record in force. Writes nothing if nothing has changed. Call it only while locked,
+  // after load(). If a waiter was added to the state itself, and not as KeyRecord::joins,
+  // load_tail() must have been called.
   Result<void> commit(const KeyRecord&);
   // Returns whether the file is still in its place. If it was deleted, replaced or renamed, the
   // commit does not count. Costs one system call.
   bool still_linked() const noexcept;
 
-  // Reads the record in force without the lock. nullopt: it is absent or still empty. It creates
-  // nothing.
+  // Returns the record in force, read without the lock. nullopt: the file does not exist or is
+  // still empty. peek() creates nothing. Depth::waiters: reads the tail, too.
   enum class Depth { holders, waiters };
   Result<std::optional<KeyRecord>> peek(Depth);
-  // Checks without the lock whether an invited waiter has let its time pass, or the file is no
-  // longer in its place. It may return true too often. A wrong false lasts only for a short time.
+  // Returns, without the lock, whether an invited waiter has missed its time to claim, or the file
+  // is no longer in its place. True may be wrong. If false is wrong, a call a short time later
+  // returns true.
   bool needs_check(Micros now) const noexcept;
   // Returns the number of the newest change, read without the lock; 0: unknown.
   std::uint64_t newest_change() const noexcept;
 
-  // Valid until the next call that may open something. dir is -1 before the first open.
+  // The result is valid until the next call that may open the file. Before the first such call,
+  // LifelineDir::dir is -1.
   LifelineDir place() const noexcept {
     return {dir_.get(), epoch_, access_, dir_path_, device_, file_ ? inode_ : 0};
   }
-  // Opens the directory, whatever is in it. Nothing: it does not exist.
+  // Opens the directory, even if it has no state file. Opened::dir is -1: the directory does not
+  // exist.
   Result<Opened> open_dir() const { return where_.open_key(name_, false); }
   const std::string& path() const noexcept { return path_; }
   const std::string& dir_path() const noexcept { return dir_path_; }
@@ -111,7 +119,7 @@ class StateFile {
   void close() noexcept;
   struct Slot {
     Header header;
-    std::string_view text;  // its first first_read bytes
+    std::string_view text;  // the first first_read bytes of the slot
   };
   Slot read_slot(int slot);
   bool read_body(int slot, const Slot&);
@@ -139,11 +147,11 @@ class StateFile {
   std::string page_[2], body_, buffer_;  // body_: the body of the slot in force
   Tail tail_;                            // of the slot in force
   std::uint64_t next_ticket_ = 1;        // in the slot in force
-  std::vector<TailLine> loaded_;         // of load_tail
+  std::vector<TailLine> loaded_;         // the lines that load_tail() has read
 };
 
-// Returns whether a file was last changed after this machine started. Older damage comes from a
-// crash of the machine, which no holder has survived.
+// Returns whether a file was last changed after this machine started. If a damaged file is older, a
+// crash of the machine has damaged it, and no holder has survived that crash.
 bool changed_in_this_boot(const timespec& changed, Micros wall_now, Micros boottime_now) noexcept;
 
 Micros boottime_us() noexcept;

@@ -15,8 +15,8 @@
 namespace dlock::file {
 namespace {
 
-// Locks a byte behind both slots as part of an open file, so independently of flock(2). The turn
-// ends with that file, however the process ends.
+// Takes the turn or gives it up. The turn is an OFD lock on one byte behind both slots, independent
+// of flock(2). It ends when the open file is closed, however the process ends.
 bool set_turn(int fd, short type) noexcept {
   struct flock turn {};
   turn.l_type = type;
@@ -57,17 +57,17 @@ class Naps {
 
 }  // namespace
 
-// Tries, with naps in between. flock(2) has no time limit, and a process that is stopped inside the
-// critical section (some 20 us) must not stop us. The critical section is short, so few processes
-// ever nap.
+// Tries to lock, with naps in between, because flock(2) has no time limit, and a process that is
+// stopped inside the critical section must not stop us. The critical section takes some 20 us, so
+// few processes ever nap.
 //
-// Hundreds of processes that try every millisecond take the processors away from the lock's owner
-// whenever it is about to continue, and then none makes progress. So naps grow with the wait, which
-// shows how many processes there are. Whatever their number, they try about four times as often as
-// the lock becomes free. But then a new contender would always be first. So one of the contenders
-// has the turn: it tries often, and gets the next moment in which the lock is free. Which contender
-// has the turn is random, because all naps are partly random. No nap is so long that only few tries
-// would be left.
+// If hundreds of processes try every millisecond, the owner of the lock gets no processor when it
+// could continue, and then no process makes progress. So naps grow with the wait, because the
+// length of the wait shows how many processes there are. Whatever their number, they try about four
+// times as often as the lock becomes free. But then a new contender, whose naps are short, would
+// always be first. So one contender at a time has the turn: it tries often, and takes the lock the
+// next time that it is free. Which contender gets the turn is random, because all naps are partly
+// random. No nap is so long that only few tries would be left.
 //
 // Interleaving 2: the process with the turn is stopped. The others lock when they wake up and find
 // the lock free, as if there were no turn.

@@ -7,9 +7,9 @@
 
 namespace dlock::file {
 
-// Adds waiters of the tail to the record: with `all`, each of them, and the lines stay; otherwise
-// the first ones, which will become lines of the slot. False: the lines are not as they were
-// written.
+// Adds waiters of the tail to the record. With `all`, adds every waiter, and the lines stay in the
+// tail. Otherwise adds the first waiters, whose lines will become lines of the slot. `most_bytes`:
+// how much of the tail to read. False: the lines were overwritten or are damaged.
 bool StateFile::read_tail(KeyRecord& r, std::size_t most_bytes, bool all) {
   Tail& tail = r.tail;
   if (tail.empty() || !loaded_.empty()) return true;
@@ -53,7 +53,8 @@ bool StateFile::read_tail(KeyRecord& r, std::size_t most_bytes, bool all) {
   return true;
 }
 
-// Adds the next waiters of the tail. False: there are none, or all are loaded.
+// Adds the next waiters of the tail or, when there are none, KeyRecord::joins. False: it added
+// nothing.
 Result<bool> StateFile::load_more(KeyRecord& r) {
   constexpr std::size_t at_once = 4096;
   if (!loaded_.empty()) return false;
@@ -93,7 +94,7 @@ std::optional<std::uint64_t> StateFile::last_in_tail(const KeyRecord& r, Micros 
   return std::nullopt;
 }
 
-// Only after a waiter that may not run can no other waiter run.
+// Stops at a waiter that may not run, because no waiter behind it may run either.
 Result<std::vector<std::uint64_t>> StateFile::invite(KeyRecord& r, Micros now, Micros claim) {
   std::vector<std::uint64_t> invited;
   for (;;) {
@@ -111,7 +112,8 @@ Result<void> StateFile::load_tail(KeyRecord& r) {
   return {};
 }
 
-// A file with a size limit may do without a tail, as long as it has none.
+// If the file size limit allows no tail, and the file has no tail yet, all waiters go into the
+// slot.
 Written StateFile::planned(const KeyRecord& record, bool joined) const {
   Written next = plan(record, tail_, loaded_, limits_, joined);
   if (next.lines.empty() || !tail_.empty() || fits_under_limit(path_, tail_at + next.tail.end))

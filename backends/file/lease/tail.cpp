@@ -7,8 +7,8 @@ namespace {
 
 using Waiters = std::vector<LockState::Waiter>;
 
-// Returns whether a line of the tail can express the waiter. dlock writes no ticket out of order; a
-// record with one stays in the slot as it was found.
+// Returns whether the waiter can be a line of the tail. dlock writes no ticket out of order. If a
+// record has such a ticket, its waiter stays in the slot.
 bool fits_tail(const LockState& s, std::size_t i) noexcept {
   const auto& w = s.waiters[i];
   return !w.invited && w.live_until == never && w.ticket < s.next_ticket &&
@@ -32,7 +32,7 @@ std::size_t waiters_in_slot(const LockState& s, std::span<const TailLine> loaded
   return n;
 }
 
-// Returns a place without lines that the slot in force counts.
+// Returns a place of the tail that has no lines of the slot in force.
 std::uint64_t free_place(const Tail& in_force, std::size_t size) noexcept {
   return in_force.empty() || size <= in_force.begin ? 0 : in_force.end;
 }
@@ -50,7 +50,7 @@ bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits& limits)
   return waiters == 0 || (waiters < limits.waiters && bytes < limits.bytes);
 }
 
-// Free space before the lines is used when the lines are written again there.
+// The free space before the lines is used only when the lines are written again.
 bool has_room(const Tail& in_force, const QueueLimits& limits) noexcept {
   return in_force.begin <= limits.free + 2 * (in_force.end - in_force.begin);
 }
@@ -72,7 +72,8 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
   w.in_slot = waiters_in_slot(record.state, loaded, limits);
   if (w.in_slot == all.size()) return w;
 
-  // Keep the lines from the first to the last waiter that stays, and mark what is gone between.
+  // Keep the lines from the first to the last waiter that stays, and list in `gone` those in
+  // between whose waiters are gone.
   std::size_t next = w.in_slot, kept = 0;
   for (const TailLine& line : loaded) {
     if (next < all.size() && all[next].ticket == line.ticket) {
@@ -95,8 +96,8 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
   return w;
 }
 
-// Readers and permits may all become lines of the slot at once. Of the exclusive waiters only the
-// invited waiter does, and then those taken from the tail.
+// All readers and permits may be lines of the slot at once. Of the exclusive waiters, only the
+// invited waiter and those that the slot takes from the tail may be.
 std::size_t most_in_slot(const KeyRecord& record, const QueueLimits& limits, bool tail) noexcept {
   constexpr std::size_t head = 256, number = 12;
   constexpr std::size_t fixed = 140;  // the size of a line without its last field

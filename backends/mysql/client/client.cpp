@@ -6,7 +6,7 @@
 namespace dlock::mysql {
 namespace {
 
-constexpr Duration longest_check{1'000'000};  // for the other hosts of a URL
+constexpr Duration longest_check{1'000'000};  // for all other hosts of a URL together
 // how many replies a login takes: address, greeting, TLS, password
 constexpr int answers_of_login = 4;
 }  // namespace
@@ -20,8 +20,8 @@ Result<std::unique_ptr<SqlSession>> Client::open(const Duration* share) {
   return c;
 }
 
-// Refuses independent servers, because each would grant the lock. Servers that reply now are asked
-// at once, the others when they are used.
+// Refuses several independent servers, because each of them would grant the lock. The first call
+// checks all servers that reply now. The other servers are checked when they are used.
 Result<void> Client::prepare_session(SqlSession& s, bool, Deadline until) {
   const Connection& c = as_connection(s);
   if (options_.servers.size() < 2) return {};
@@ -129,8 +129,8 @@ bool Client::may_repeat(SqlSession& s, const Error& e, Deadline until, unsigned 
   return pause(pause_after(failures), until);
 }
 
-// A server may forbid tables in memory, and reports that by one of several errors. Then InnoDB
-// serves as well.
+// A server may forbid tables in memory, and report this by one of several errors. Then the table
+// becomes an InnoDB table instead.
 Result<void> Client::create(SqlSession& s, Deadline until) {
   Connection& c = as_connection(s);
   auto made = c.query("create the tables", schema_, until);

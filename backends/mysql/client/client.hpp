@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sessions of a server of MySQL's family. After a deadline nothing is repeated. But each reply,
 // also during a login, may take op_timeout, unless the server was never reached. So over a slow
-// network one request may take several exchanges. The thread that owns the Backend calls it.
+// network, a request of several exchanges may end after its deadline. The thread that owns the
+// Backend calls it.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,11 +17,12 @@ namespace dlock::mysql {
 // The rows of a key in a recipe: the rows of `table` whose `column` is the key's name.
 struct Rows {
   std::string table, column;
-  std::string also{};  // a further condition, with its AND
+  std::string also{};  // a further condition, which begins with AND
   bool text = false;   // the column is compared as text, not as bytes
 };
 
-// connection(): Errc::usage if several hosts of the URL are not nodes of one Galera cluster.
+// If the URL has several hosts that are not nodes of one Galera cluster, a call that connects fails
+// with Errc::usage.
 class Client final : public SqlClientOf<Options, Connection> {
  public:
   explicit Client(Options options, std::string_view schema = schema::lease)

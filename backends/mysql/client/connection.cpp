@@ -14,7 +14,8 @@
 namespace dlock::mysql {
 namespace {
 
-// Returns `before` x'..' with one allocation, because every statement has several such literals.
+// Returns `before`, the bytes in hex, and a quote. It allocates only once, because every statement
+// has several such literals.
 std::string hex_literal(std::string_view before, std::string_view bytes) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string out(before.size() + bytes.size() * 2 + 1, '\'');
@@ -33,8 +34,8 @@ std::string text_hex(std::string_view s) { return hex_literal("_utf8mb4 x'", s);
 
 Connection::~Connection() { abandon(); }
 
-// mysql_close sends COM_QUIT, and over TLS a close alert. On a disconnected socket they reach no
-// server.
+// mysql_close sends COM_QUIT, and over TLS a close alert. So the socket is first replaced by a
+// socket that leads to no server.
 void Connection::abandon() noexcept {
   if (!handle_) return;
   // If the library has closed its socket, another descriptor may have that number by now.

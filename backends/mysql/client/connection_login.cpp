@@ -27,8 +27,9 @@ namespace {
 constexpr char on = 1;
 constexpr unsigned never = 0;
 
-// Ways to log in that show nobody the password. A server may ask for another way, such as
-// mysql_clear_password, dialog of PAM or mysql_old_password. These ways need TLS, or a unix socket.
+// Ways to log in that do not reveal the password. A server may ask for another way, such as
+// mysql_clear_password, dialog of PAM or mysql_old_password. dlock uses another way only over TLS
+// or a unix socket.
 constexpr const char* discreet_plugins =
     "mysql_native_password,client_ed25519,parsec,caching_sha2_password,sha256_password,"
     "auth_gssapi_client";
@@ -67,9 +68,10 @@ void use_tls(MYSQL* m, const TlsOptions& tls) {
                   tls.verify == Verify::nothing ? nullptr : path(tls.ca), nullptr, nullptr);
 #ifdef MARIADB_PACKAGE_VERSION
   ::mysql_options(m, MYSQL_OPT_SSL_ENFORCE, &on);
-  // Connector/C 3.3 verifies the name only if asked to. It always verifies the chain if it has a
-  // file of authorities. Without this option it logs in without TLS at a server that offers none,
-  // unless it has a fingerprint to compare; an empty fingerprint is compared with nothing.
+  // Connector/C 3.3 verifies the name only if VERIFY_SERVER_CERT is set. It always verifies the
+  // chain if it has a file of authorities. Without VERIFY_SERVER_CERT it would log in without TLS
+  // to a server that offers no TLS, unless it has a fingerprint to compare. So set an empty
+  // fingerprint, which is compared with nothing.
   if (tls.verify == Verify::name) ::mysql_options(m, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &on);
   else ::mysql_options(m, MARIADB_OPT_TLS_PEER_FP, "");
 #else
@@ -91,20 +93,21 @@ const char* or_null(const std::string& s) noexcept { return s.empty() ? nullptr 
 
 // Connects, and exchanges the messages of the login.
 //
-// Connector/C does it in steps, so the waits are ours and end on time, whether the server is
-// silent, slow, or far away. (The look-up of a name is not done in steps: see FoundHost.) Oracle's
-// library has timeouts in whole seconds for the address and for each answer, and these are the
-// bound.
+// Connector/C logs in by steps. Between the steps dlock itself waits, so a wait ends on time,
+// whether the server is silent, slow, or far away. (The lookup of a name is not done by steps: see
+// FoundHost.) Oracle's library blocks, and only its timeouts limit the login. They are in whole
+// seconds, for the address and for each reply.
 enum class LogIn { done, failed, too_late };
 #ifdef MARIADB_PACKAGE_VERSION
 LogIn log_in(MYSQL* m, const Options& o, const Endpoint& at, const std::string& host,
              Duration timeout, int answers) {
   const Deadline until = later(Clock::now(), timeout * answers);
   bool late = false;
-  // After an interrupt the caller may use this connection to leave the queue, so it must connect.
+  // If the interrupt has already happened, ignore it: the caller may need this connection to leave
+  // the queue.
   pollfd before{o.interrupt_fd, POLLIN, 0};
   const int interrupt_fd = ::poll(&before, 1, 0) > 0 ? -1 : o.interrupt_fd;
-  const std::size_t stack = 256 * 1024;  // of the steps; a name look-up may load modules
+  const std::size_t stack = 256 * 1024;  // for the steps: a name lookup may load modules
   ::mysql_options(m, MYSQL_OPT_NONBLOCK, &stack);
   MYSQL* made = nullptr;
   int awaited = ::mysql_real_connect_start(&made, m, at.socket.empty() ? host.c_str() : nullptr,
@@ -137,7 +140,7 @@ LogIn log_in(MYSQL* m, const Options& o, const Endpoint& at, const std::string& 
 }
 #endif
 
-// Returns the addresses of the host. A unix socket has one, which is empty.
+// Returns the addresses of the host. A unix socket has one address, which is empty.
 Result<std::vector<std::string>> addresses_of(const Endpoint& at, Deadline until) {
   std::vector<std::string> addresses;
   if (!at.socket.empty()) return std::vector<std::string>(1);
@@ -154,7 +157,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, con
   TRY(addresses, addresses_of(server, until));
   for (std::size_t i = 0;; ++i) {
     std::unique_ptr<Connection> c{new Connection(server)};
-    // A silent address must not use up the time of the others.
+    // A silent address must not use up the time of the other addresses.
     const auto left = std::chrono::duration_cast<Duration>(until - Clock::now());
     const auto share =
         std::max(left, Duration{1'000}) / static_cast<Duration::rep>(addresses.size() - i);
@@ -193,7 +196,8 @@ Result<void> Connection::connect(const Options& o, const std::string& address, D
   else if (at_.socket.empty())
     ::mysql_options(handle_, MARIADB_OPT_RESTRICTED_AUTH, discreet_plugins);
 #endif
-  // Neither library reconnects unless it is asked to. No defaults file is read, so none can ask.
+  // Neither library reconnects unless an option says so. The libraries read no defaults file, so no
+  // file can set this option.
   if (const LogIn made = log_in(handle_, o, at_, host, timeout, answers); made != LogIn::done) {
     error_number_ = ::mysql_errno(handle_);
     const std::string_view text = ::mysql_error(handle_);
@@ -230,11 +234,11 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   row_wait_ = std::chrono::seconds{lock_wait};
   wait_timeout_ = 120;
   TRY(answer, query("connect", until,
-                    "SET NAMES utf8mb4;"  // init_connect may have set others
+                    "SET NAMES utf8mb4;"  // init_connect may have set another character set
                     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
                     "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,"
                     "time_zone='+00:00',"
-                    "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT would be the server's
+                    "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT is the server's value
                     "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
                     "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname',"
                     "'port','server_id','server_uuid','read_only','super_read_only','wsrep_on',"
@@ -250,7 +254,7 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
     const std::string v = value(name);
     return v == "ON" || v == "1" || v == "NO_LOCK" || v == "NO_LOCK_NO_ADMIN";
   };
-  // A list that was cut would hide rows on which a decision depends.
+  // A truncated result would hide rows on which a decision depends.
   if (value("sql_select_limit") != std::to_string(UINT64_MAX))
     return fail(Errc::protocol,
                 "connect at {}: sql_select_limit cannot be set for the "
@@ -271,8 +275,8 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   facts_.thread = ::mysql_thread_id(handle_);
   facts_.proxied = value("pseudo_thread_id") != std::to_string(facts_.thread) ||
                    value("version_comment").find("ProxySQL") != std::string::npos;
-  // Otherwise each write would be error 1665. Statements are atomic, so the level only decides what
-  // else they lock.
+  // At READ COMMITTED each write would fail with error 1665. Statements are atomic, so the level
+  // only changes what else they lock.
   if (facts_.statement_log)
     TRY_VOID(query("connect", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", until));
   if (facts_.galera && o.servers.size() > 1) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repeated statements are sent as text the first time. Then the server prepares them: it parses
-// them once, and values need no escapes. Connector/C does both in steps, so the waits are ours.
+// Repeated statements are sent as text the first time. At the second time the server prepares them:
+// it parses them once, and values need no escapes. Connector/C prepares and executes by steps, and
+// between the steps dlock itself waits.
 #include <fmt/format.h>
 #include <mysql.h>
 #include <mysqld_error.h>
@@ -44,7 +45,7 @@ Result<SqlRows> Connection::ask(std::string_view what, const SqlStatement& state
 #ifdef MARIADB_PACKAGE_VERSION
 namespace {
 
-// The result points to the value, so the value must outlive it.
+// The result points to the value, so the value must outlive the result.
 MYSQL_BIND bind(const Value& v) {
   MYSQL_BIND b{};
   const auto set = [&b](enum_field_types type, const void* data, std::size_t size) {
@@ -86,7 +87,7 @@ Result<void> Connection::go_on(std::string_view what, MYSQL_STMT* s, int awaited
   return {};
 }
 
-// Call it when the socket is disconnected.
+// Call it only after the socket was disconnected.
 void Connection::end_suspended() noexcept {
   int failed = 0;
   while (suspended_ && continue_(&failed, suspended_, MYSQL_WAIT_TIMEOUT) != 0) {}

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client library itself looks up the host whose name it verifies in the certificate, which may
-// take for ever. FoundHost answers that look-up with an address that we know.
+// The client library looks up the host by the name that it verifies in the certificate, and the
+// lookup may take for ever. FoundHost answers the lookup with an address that we already know.
 #pragma once
 #include <string>
 
 namespace dlock::mysql {
 
-// As long as this object and the two strings live, `host` has that address for this thread.
+// While this object exists, a lookup of `host` in this thread returns `address`. Both strings must
+// outlive the object.
 class FoundHost {
  public:
   FoundHost(const std::string& host, const std::string& address) noexcept;

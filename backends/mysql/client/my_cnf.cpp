@@ -21,8 +21,8 @@ std::string_view trimmed(std::string_view s) noexcept {
   return s.substr(from, s.find_last_not_of(blank) - from + 1);
 }
 
-// Reads a value as the MySQL programs do: quotes around it are removed;  \t \\ \s \" \' are
-// escapes; # starts a comment outside quotes.
+// Reads a value as the MySQL programs do: quotes around the value are removed;  \t \\ \s \" \' are
+// escapes; outside of quotes, # starts a comment.
 std::string value_of(std::string_view text) {
   text = trimmed(text);
   std::string out;

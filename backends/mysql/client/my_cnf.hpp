@@ -7,16 +7,16 @@
 
 namespace dlock::mysql {
 
-// The settings of ~/.my.cnf for every client: groups [client], [client-mariadb] and
-// [client-server]. All other settings are ignored: an init-command or a reconnect must not change
-// what a lock means.
+// The settings of ~/.my.cnf for all clients: from the groups [client], [client-mariadb] and
+// [client-server]. All other settings are ignored, because an init-command or a reconnect must not
+// change what a lock means.
 struct ClientDefaults {
   std::optional<std::string> user, password, ssl_ca, ssl_cert, ssl_key;
 };
 ClientDefaults parse_client_defaults(std::string_view text);
 
-// Reads ~/.my.cnf of $HOME, or of the home in /etc/passwd. Without the file, nothing is set.
-// Errc::config: others may write to the file, or it has a password and others may read it.
+// Reads .my.cnf in $HOME, or in the home directory of /etc/passwd. Without the file, nothing is
+// set. Errc::config: others may write to the file, or it has a password and others may read it.
 Result<ClientDefaults> client_defaults();
 Result<ClientDefaults> client_defaults_from(const std::string& path);
 

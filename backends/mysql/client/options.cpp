@@ -122,7 +122,8 @@ Access access(const Url& url) {
   return a;
 }
 
-// Translates ?ssl-mode=. dlock also verifies what other clients do not (below VERIFY_CA).
+// Translates ?ssl-mode= to ?tls=. With REQUIRED, dlock also verifies the chain and the name, which
+// MySQL's clients do not.
 void normalize_url(Url& url) {
   if (url.item("tls")) return;
   for (auto& [name, value] : url.items)

@@ -14,10 +14,10 @@ namespace dlock::mysql {
 // connection.
 struct Options : SqlOptions {
   std::vector<Endpoint> servers;  // nodes of one cluster; dlock uses the first that replies
-  bool password_of_cnf = false;   // it came from ~/.my.cnf
+  bool password_of_cnf = false;   // the password came from ~/.my.cnf
   // The directory of client authentication plugins; empty: the usual directories.
   std::string plugin_dir;
-  // for the recipes that lock rows; empty: the recipe's own
+  // ?table= and ?key_column=, for the recipes that lock rows; empty: the recipe's own
   std::string table, key_column;
   // for-update, ?where.COLUMN=: column, value
   std::vector<std::pair<std::string, std::string>> conditions;
@@ -27,7 +27,8 @@ struct Options : SqlOptions {
   bool read_password_again();  // reads ~/.my.cnf, too
 };
 
-// Errc::usage: the message names the item, its value and what is allowed. Errc::config: ~/.my.cnf.
+// Errc::usage: the message names the item, its value and what is allowed. Errc::config: ~/.my.cnf
+// or a file for TLS cannot be used.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
 }  // namespace dlock::mysql

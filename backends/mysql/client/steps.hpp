@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's socket, and translations for calls of Connector/C that work in steps: between
-// MYSQL_WAIT_* and the events of poll(2).
+// Finds the socket of the client library. For the calls of Connector/C that work in steps, it
+// translates between MYSQL_WAIT_* and the events of poll(2).
 #pragma once
 #include <mysql.h>
 #include <poll.h>
@@ -22,7 +22,7 @@ inline short events_of(int awaited) noexcept {
                             (awaited & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
                             (awaited & MYSQL_WAIT_EXCEPT ? POLLPRI : 0));
 }
-// 0: nothing happened for which the call waits.
+// Returns 0 if nothing happened that the call waits for.
 inline int happened_of(short revents, int awaited) noexcept {
   int happened = 0;
   if (revents & POLLIN) happened |= MYSQL_WAIT_READ;

@@ -40,8 +40,8 @@ std::string ForUpdateBackend::row(const std::string& name) const {
                      locked_.text ? text_hex(name) : hex(name), locked_.also);
 }
 
-// Inserts the row by a statement that is committed at once. Two transactions that lock a missing
-// row would wait for each other.
+// Inserts the row by a statement that is committed at once. If the row were missing, two
+// transactions that lock it would wait for each other.
 Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, Deadline until) {
   const Options& o = client_.options();
   std::string sql = fmt::format("INSERT INTO dlock_row(name) VALUES({})", hex(name));
@@ -68,7 +68,7 @@ Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, 
 }
 
 Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, Deadline until) {
-  // The timeout is longer than our waits, so a wait ends by KILL QUERY or by its grant.
+  // The timeout is longer than our waits, so a wait ends by KILL QUERY or by a grant.
   TRY_VOID(c.query("connect", "SET SESSION innodb_lock_wait_timeout=60", until));
   if (const std::string& table = client_.options().table; !table.empty()) {
     TRY(engine, c.query("look at the table", engine_of(table), until));
@@ -77,7 +77,7 @@ Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, D
           fmt::format("table {} is of engine {}, which locks no rows, so it would not exclude",
                       table, engine.text(0))));
   }
-  // Reads the table of the records, too: to create it later would end the transaction.
+  // Reads the table of the records, too, because creating it later would end the transaction.
   auto there = c.query("look", until, "SELECT 1 FROM {0} WHERE name={1}; SELECT 1 FROM {2}", table_,
                        hex(name), row(name));
   if (!there) return fail(std::move(there.error()));
@@ -116,7 +116,7 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
       return std::nullopt;
     if (!problem) return fail(std::move(problem.error()));
     if (missing > 2) return fail(Errc::unavailable, "the row is deleted again and again");
-    // The row was deleted.
+    // The row was deleted, so make it again.
     TRY_VOID(make_row(c, name, until));
   }
   TRY(token, record_grant(c, name, r, until));
@@ -133,18 +133,20 @@ std::string ForUpdateBackend::wait(const std::string& name, double) const {
 bool ForUpdateBackend::was_granted(const SqlRows& a) const { return !a.rows.empty(); }
 
 // Another session commits the record, so that the token stays when the transaction breaks. The
-// record must not replace the record of a later holder of the row. A session A that has lost the
-// row (killed, cut off, timed out) may send its record late, when B has the row:
-//  1. The session that has the row locked reads the newest token. A dead session reads nothing; B
-//     reads later than A, so B's token is not smaller.
-//  2. The write names that token. B wrote first: A's finds another token and writes nothing. A
-//     wrote first, after B has read: B's writes nothing, B reads again, and writes a greater token.
-//     So the newest record is B's as soon as B is granted anything.
-//  3. The write checks whether A's session has its named lock, so that the record of a dead session
-//     is mostly not written at all.
-//  4. The session is checked again after that: a session that was lost meanwhile is granted
-// nothing. With a statement-based binary log the transaction keeps its first snapshot, so each
-// transaction tries once.
+// record must not replace the record of a later holder of the row. Suppose session A has lost the
+// row (killed, cut off, timed out), B has the row, and the write of A's record arrives late:
+//  1. A session reads the newest token while it has the row locked. A dead session reads nothing. B
+//     reads later than A, so the token that B reads is not smaller.
+//  2. Each write names the token that its session read. If B wrote first, A's write finds another
+//     token and changes nothing. If A wrote first, after B had read, B's write changes nothing. B
+//     then reads again and writes a greater token. So the newest record is B's as soon as B is
+//     granted anything.
+//  3. A's write checks whether A's session has its named lock, so the record of a dead session is
+//     usually never written.
+//  4. After the write, the session is checked again: a session that was lost meanwhile is granted
+//     nothing.
+// With a statement-based binary log, the transaction keeps its first snapshot and cannot read a
+// newer token. So each transaction tries only once.
 Result<FencingToken> ForUpdateBackend::record_grant(Connection& c, const std::string& name,
                                                     const Request& r, Deadline until) {
   const std::string lives = life_name(r.owner, name), session = std::to_string(c.facts().thread);
@@ -212,7 +214,7 @@ Result<bool> ForUpdateBackend::heartbeat(Connection& c, const Lease& lease, Dura
 
 Result<bool> ForUpdateBackend::release_over(Connection& c, const Lease& lease, Deadline until) {
   const std::string name = name_of(lease.key);
-  // Clear the record first: the next holder overwrites it.
+  // Clear the record first, because after the release the next holder overwrites the record.
   auto cleared = client_.run<SqlRows>(until, false, [&](Connection& beside) {
     return beside.query("release", until, "UPDATE {} SET owner='' WHERE name={} AND owner='{}'",
                         table_, hex(name), lease.owner.hex());

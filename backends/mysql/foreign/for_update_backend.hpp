@@ -4,11 +4,11 @@
 
 namespace dlock::mysql {
 
-// SELECT ... FOR UPDATE in a transaction that stays open, on a row of our own table, or of another
-// program's (`?table=&key_column=&where.COLUMN=`). Another session commits the token, because a
-// transaction that breaks loses its writes, and then the next holder would get the same token.
+// SELECT ... FOR UPDATE in a transaction that stays open, on a row of dlock's table or of another
+// program's table (`?table=&key_column=&where.COLUMN=`). Another session commits the token, because
+// a transaction that breaks loses its writes, and then the next holder would get the same token.
 // record_grant() explains why a late write of a lost session never replaces the next holder's
-// record. The session has the named lock `dl:<owner>`, which shows others that it lives.
+// record. The session also has the named lock life_name(), which shows others that it is alive.
 class ForUpdateBackend final : public HeldBackend {
  public:
   ForUpdateBackend(const Traits&, Options);
@@ -33,7 +33,8 @@ class ForUpdateBackend final : public HeldBackend {
 
  private:
   std::string row(const std::string& name) const;  // FROM ... WHERE ...
-  // A statement that overwrites the record `newest`, or inserts a record, while `session` lives.
+  // Returns a statement that overwrites the record whose token is `newest`, or inserts a record if
+  // `newest` is nullopt. The statement writes only while `session` is alive.
   std::string grant(const std::string& name, const Request&, std::optional<FencingToken> newest,
                     const std::string& session) const;
   Result<void> make_row(Connection&, const std::string& name, Deadline);

@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::ptrdiff_t most_characters = 64;  // MySQL's limit; MariaDB's is 192 bytes
 
-// SQL: this session has the named lock, or gets it now. A repeated statement does not take the lock
-// again, because a lock that is taken twice must be released twice.
+// Returns an SQL condition: this session has the named lock, or gets it now. A repeated statement
+// does not take the lock again, because a lock that is taken twice must be released twice.
 std::string has_or_gets(std::string_view lock) {
   return fmt::format("IF(IS_USED_LOCK({0})<=>CONNECTION_ID(),1,GET_LOCK({0},0))=1", lock);
 }
 
-// The name of a lock: the key itself, or its SHA-1 when it exceeds the limit.
+// Returns the name of a lock: the key itself or, if the key exceeds the limit, its SHA-1.
 std::string lock_name(const std::string& name) {
   const auto characters =
       std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xc0) != 0x80; });
@@ -62,9 +62,9 @@ std::string GetLockBackend::held(const std::string& name) const {
   return fmt::format("IS_USED_LOCK({}) IS NOT NULL", in_sql(name));
 }
 
-// Takes the lock and writes the record in one statement. It creates a missing row, whose first
-// token is the time. There is less than one grant per microsecond, so after a restart of the server
-// the new tokens are above the older ones.
+// Takes the lock and writes the record in one statement. If the row of the record is missing, it
+// creates the row, and the first token is the server's clock. There is less than one grant per
+// microsecond, so after a restart of the server the new tokens are above the older ones.
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
                                                             const Request& r, Deadline until) {
   std::optional<FencingToken> token;
@@ -124,7 +124,7 @@ Result<bool> GetLockBackend::heartbeat(Connection& c, const Lease& lease, Durati
   return r.affected == 1;
 }
 
-// A named lock cannot be taken away from a living session.
+// Always returns true: the session was alive, so nobody could take the named lock away from it.
 Result<bool> GetLockBackend::release_over(Connection& c, const Lease& lease, Deadline until) {
   TRY_VOID(undo(c, name_of(lease.key), until));
   return true;

@@ -4,12 +4,12 @@
 
 namespace dlock::mysql {
 
-// GET_LOCK(name, ...) as every user of named locks calls it. The record names the session that was
-// granted the lock last. The record is in force while that session has this lock and its lock
-// life_name(), so a release writes nothing. The number of a session alone proves nothing: a
-// restarted server counts from the beginning, and where tables in memory are forbidden the record
-// outlives the restart. The next token comes from the record or from the server's clock, whichever
-// is greater.
+// GET_LOCK(name, ...), called as other programs call it. The record names the session that was
+// granted the lock last. The record is in force while that session has both the lock and the named
+// lock life_name(), so a release writes nothing. The number of a session alone proves nothing: a
+// restarted server numbers its sessions from the beginning. If the server forbids tables in memory,
+// the record outlives the restart. The next token is the greater of two numbers: the token in the
+// record plus 1, and the server's clock.
 class GetLockBackend final : public HeldBackend {
  public:
   GetLockBackend(const Traits&, Options);

@@ -20,10 +20,10 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
     if (!r.ours) {
       TRY(stranger, session_of(c, name, until));
       session = stranger;
-      if (session == 0) return Released::was_not_held;  // no session has it any more
+      if (session == 0) return Released::was_not_held;  // no session has the lock any more
     }
-    // The holder's next heartbeat would find the record cleared, but it notices the end of its
-    // session at once.
+    // Clear the record, and then end the session. The cleared record alone would stop the holder
+    // only at its next heartbeat, but the holder notices the end of its session at once.
     if (r.ours) {
       TRY_VOID(c.query("force a release", until,
                        "UPDATE {} SET owner='' WHERE name={} AND fence={}", table_, hex(name),
@@ -31,7 +31,7 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
     }
     auto killed = c.query("force a release", until, "KILL {}", session);
     if (!killed && c.error_number() != ER_NO_SUCH_THREAD) return fail(std::move(killed.error()));
-    // Wait until the server has cleaned up.
+    // Wait until the server has ended the session and its lock.
     for (;;) {
       TRY(after, read_record(c, name, until));
       if (!after.held || Clock::now() >= until) return Released::yes;

@@ -8,11 +8,11 @@
 
 namespace dlock::mysql {
 
-// Returns the named lock `dl:<owner><begin of the SHA-256 of the key>`, which shows that a session
-// lives. The key is part of the name, because several keys taken together have one owner, but a
-// session each.
+// Returns the name of the named lock that shows that a session is alive:
+// `dl:<owner><the first 16 digits of the SHA-256 of the key>`. The key is part of the name, because
+// keys that are locked together have one owner, but each key has its own session.
 std::string life_name(const Owner&, const std::string& name);
-// An SQL condition: the session that the record `r` names has that lock.
+// An SQL condition: the session that the record `r` names has its named lock life_name().
 inline constexpr std::string_view session_lives =
     "IS_USED_LOCK(CONCAT('dl:',r.owner,LEFT(SHA2(r.name,256),16)))=r.conn";
 
@@ -29,21 +29,22 @@ class HeldBackend : public SqlHeldBackend<NamedBackend> {
   std::string_view loss_reason() const final {
     return "the session does not have it any more, or a release was forced (release --force)";
   }
-  // Errc::usage: this server cannot keep such locks.
+  // Errc::usage: the recipe cannot be used on this server.
   virtual Result<void> check_server(const Facts&) const { return {}; }
-  // Runs before the first request over this session.
+  // Called before the first request over a session.
   virtual Result<void> prepare(Connection&, const std::string&, Deadline) { return {}; }
-  // Tries once without waiting. Returns the token if granted.
+  // Tries once to take the lock, without waiting. Returns the token; nullopt: not granted.
   virtual Result<std::optional<FencingToken>> try_now(Connection&, const std::string& name,
                                                       const Request&, Deadline until) = 0;
   virtual Result<void> before_wait(Connection&, const std::string&, Deadline) { return {}; }
-  // A statement that waits in the server for at most `seconds`. was_granted() reads its reply.
+  // Returns a statement that waits for the lock in the server. get-lock waits at most `seconds`.
+  // was_granted() reads the reply.
   virtual std::string wait(const std::string& name, double seconds) const = 0;
   virtual bool was_granted(const SqlRows&) const = 0;
-  // Writes the record of a lock that the session `c` has, over `c` or another session.
+  // Writes the record of the lock that the session `c` has. May use another session to write.
   virtual Result<FencingToken> record_grant(Connection& c, const std::string& name, const Request&,
                                             Deadline until) = 0;
-  // Releases the lock, if an interrupted wait was granted it.
+  // Releases the lock, in case an interrupted wait was granted the lock.
   virtual Result<void> undo(Connection&, const std::string& name, Deadline until) = 0;
   // Returns the session of a foreign holder, or 0 if the server does not report it.
   virtual Result<std::uint64_t> session_of(Connection&, const std::string&, Deadline) {

@@ -32,7 +32,7 @@ class HeldWaiter final : public Waiter {
   Result<Progress> failed(Error);
 
   HeldBackend& backend_;
-  Request request_;  // it gets another owner after each undo
+  Request request_;  // its owner changes after each undo()
   std::string name_;
   std::unique_ptr<Connection> connection_;
   Deadline waits_since_{};  // a time before the wait was sent
@@ -73,7 +73,7 @@ Progress HeldWaiter::waiting() {
   return last_;
 }
 
-// The locks that the session has, or was about to get, end with the session.
+// Drops the session: the locks that it has, or was about to get, end with it.
 Result<Progress> HeldWaiter::failed(Error e) {
   backend_.client_.drop(std::move(connection_));
   return fail(std::move(e));
@@ -96,7 +96,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
             *connection_, until, true,
             [&](Connection& c) { return backend_.try_now(c, name_, request_, until); });
         if (!token) {
-          // The server has closed an idle connection.
+          // The server had closed the connection while it was idle.
           if (connection_->broken() && had_worked && ++breaks <= 2) continue;
           return failed(std::move(token.error()));
         }
@@ -125,7 +125,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
     auto answer =
         connection_->receive({std::min(end, answer_by_), backend_.client_.options().interrupt_fd});
     if (!answer) {
-      // After a deadlock or the statement's timeout nothing is held, so try again.
+      // After a deadlock or a timeout of the statement, the session holds no lock, so try again.
       if (connection_->remedy() == Remedy::later &&
           backend_.undo(*connection_, name_, backend_.client_.usual_deadline())) {
         request_.owner = Owner::random();

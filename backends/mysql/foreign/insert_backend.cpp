@@ -43,8 +43,8 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
     TRY_VOID(writable(c.where(), made && made->affected == 0));
     if (!made) {
       if (c.error_number() != ER_DUP_ENTRY) return fail(std::move(made.error()));
-      // An earlier request of ours, whose reply was lost, may have inserted the row: renew that
-      // row.
+      // An earlier request of ours, whose reply was lost, may have inserted the row. Then renew
+      // that row.
       TRY(mine, renew_over(c, name, r.owner, r.ttl, until));
       if (!mine.has_value()) {
         std::string stale = fmt::format("(method_desc LIKE 'dlock %' AND {}+{}<={})", end_of_lease,
@@ -63,14 +63,15 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
     }
     TRY(token, write_record(c, name, r, row_of(name, r.owner), "0", until));
     if (token) return Try{.token = token, .sent = sent};
-    TRY(found, read_record(c, name, until));  // our ttl is over already
+    TRY(found, read_record(c, name, until));  // our ttl has already passed
     return Try{.found = std::move(found)};
   }
 }
 
-// Returns the FROM clause of a statement that writes this owner's record: the row itself, ours and
-// not expired, locked until that statement is committed. So a late statement finds no row. A
-// contender that removes the row waits for the record to be written, and writes a greater token.
+// Returns the FROM clause of a statement that writes this owner's record. The clause selects the
+// row if the row is ours and not expired, and locks the row until the statement is committed. So a
+// late statement finds no row. A contender that wants to remove the row waits until the record is
+// written, and then writes a greater token.
 std::string InsertBackend::row_of(const std::string& name, const Owner& owner) const {
   return fmt::format("`{}` WHERE method_name={} AND method_desc LIKE '{}%' AND {}>{} FOR UPDATE",
                      rows_, text_hex(name), mark(owner), end_of_lease, server_clock);
@@ -91,7 +92,8 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
                  "SELECT fence FROM {0} WHERE name={3} AND owner='{4}'",
                  table_, server_clock, ttl.count(), hex(name), owner.hex()));
   if (const auto token = t.number<std::uint64_t>(0)) return std::optional<FencingToken>{*token};
-  // A row without a record: its writer was cut off between the two, or the record was deleted.
+  // The row has no record: its writer was cut off before it wrote the record, or the record was
+  // deleted.
   TRY(key, Key::parse(std::string_view{name}.substr(client_.options().prefix.size())));
   Request again{key, owner};
   again.ttl = ttl;
@@ -100,7 +102,7 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
 
 Result<bool> InsertBackend::release_over(Connection& c, const std::string& name, const Owner& owner,
                                          Deadline until) {
-  // The record first: the next holder overwrites it.
+  // Clear the record first, because after the release the next holder overwrites the record.
   TRY(r, c.query("release", until,
                  "UPDATE {} SET owner='' WHERE name={} AND owner='{}'; DELETE FROM `{}` WHERE "
                  "method_name={} AND method_desc LIKE '{}%' AND {}>{}; SELECT ROW_COUNT()",
@@ -109,7 +111,8 @@ Result<bool> InsertBackend::release_over(Connection& c, const std::string& name,
   return r.number<std::int64_t>(0).value_or(0) > 0;
 }
 
-// Removes exactly the row that was seen, unchanged: a foreign row may be replaced at any time.
+// Removes exactly the row that was read. A foreign row must be unchanged, because its program may
+// replace it at any time.
 Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, const LockRow& found,
                                        Deadline until) {
   std::string which = fmt::format("method_desc LIKE 'dlock {} %'", found.owner);
@@ -123,7 +126,7 @@ Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, c
   }
   TRY(r, c.query("force a release", until, "DELETE FROM `{}` WHERE method_name={} AND {}", rows_,
                  text_hex(name), which));
-  // without its row the record counts for nothing
+  // without the row the record is not in force, so a failure here does not matter
   (void)c.query("force a release", until, "UPDATE {} SET owner='' WHERE name={} AND owner={}",
                 table_, hex(name), hex(found.owner));
   return r.affected > 0;

@@ -6,8 +6,8 @@
 
 namespace dlock::mysql {
 
-// A row with a unique key is the lock, and a release deletes the row. method_desc of dlock's rows
-// is `dlock <owner> <end of the lease>`.
+// A row with a unique key is the lock, and a release deletes the row. In the rows that dlock
+// writes, column method_desc is `dlock <owner> <end of the lease>`.
 class InsertBackend final : public RowBackend {
  public:
   InsertBackend(const Traits&, Options);

@@ -31,10 +31,10 @@ Result<LockRow> NamedBackend::read_record(Connection& c, const std::string& name
                    server_clock, in_force(name), held(name), records, hex(name));
   };
   auto r = look(table_);
-  if (!r && c.remedy() == Remedy::create)  // dlock was never used here; others may hold it
+  if (!r && c.remedy() == Remedy::create)  // dlock has no table here; others may hold the lock
     r = look("(SELECT 0 fence,'' owner,0 conn,0 granted,0 until,'' who,'' name FROM DUAL LIMIT 0)");
   LockRow found;
-  if (!r && c.remedy() == Remedy::create) return found;  // no foreign table either
+  if (!r && c.remedy() == Remedy::create) return found;  // the foreign table is missing, too
   if (!r) return fail(std::move(r.error()));
   found.exists = r->has(0);
   found.fence = r->number<std::uint64_t>(0).value_or(0);
@@ -93,8 +93,8 @@ std::string NamedBackend::identity_of(const Request& r) {
   return text.size() <= 512 ? text : "";
 }
 
-// Reads the newest token and writes the next token in one statement, so that no other grant comes
-// between.
+// Reads the newest token and writes the next token in one statement, so that no other grant can
+// happen in between.
 Result<std::optional<FencingToken>> NamedBackend::write_record(
     Connection& c, const std::string& name, const Request& r, const std::string& from,
     const std::string& conn, Deadline until, bool again) {

@@ -32,30 +32,32 @@ class NamedBackend : public SqlRecordBackend<Client> {
   Result<void> check_request(const Request&) const;
   std::string name_of(const Key& key) const { return client_.options().prefix + key.text(); }
 
-  // Return SQL conditions on the record `r` of `name`: the record is in force; the lock is held.
+  // Return SQL conditions on the record `r` of `name`. in_force(): the record is in force. held():
+  // the lock is held, by dlock or by another program.
   virtual std::string in_force(const std::string& name) const = 0;
   virtual std::string held(const std::string& name) const = 0;
-  // Finds what SQL cannot express, over a session without locks.
+  // Finds out what the SQL conditions cannot express, over a session that has no locks.
   virtual Result<void> probe(Connection&, const std::string&, LockRow&, Deadline) { return {}; }
 
-  // On Galera each node has its own clock: foreign locks end `skew_` later.
+  // On Galera each node has its own clock, so the locks of others count as held for `skew_` longer.
   void use_clock_of(const Connection& c) noexcept {
     skew_ = c.facts().galera ? client_.options().clock_skew.count() : 0;
   }
   Result<LockRow> read_record(Connection&, const std::string& name, Deadline until);
   Result<LockRecord> read_record(const Key&) final;
 
-  static std::string identity_of(const Request&);  // in the form of the record
-  // Writes the current holder and returns its token. `from`: an SQL FROM clause that has a row if
-  // the lock is still held and the server is writable (@writes). Without a row there is no token.
-  // `again`: the same owner keeps its token.
+  static std::string identity_of(const Request&);  // returns the text for column `who`
+  // Writes the current holder to the record and returns its token. `from`: an SQL FROM clause that
+  // selects a row only if the lock is still held and the server is writable (@writes). If it
+  // selects none, nothing is written, and the result is nullopt. `again`: if the record already
+  // names this owner, the owner keeps its token.
   Result<std::optional<FencingToken>> write_record(Connection&, const std::string& name,
                                                    const Request&, const std::string& from,
                                                    const std::string& conn, Deadline until,
                                                    bool again = true);
 
-  const std::string table_;  // of the records
-  Micros skew_ = 0;          // how much later foreign locks end on the last server used
+  const std::string table_;  // the table of the records
+  Micros skew_ = 0;          // how much longer the locks of others count, on the last server used
 };
 
 }  // namespace dlock::mysql

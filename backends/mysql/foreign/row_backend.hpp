@@ -20,17 +20,17 @@ class RowBackend : public NamedBackend {
 
   struct Try {
     std::optional<FencingToken> token;  // set if the lock was taken
-    Deadline sent{};                    // a time before the request that took it was sent
-    LockRow found;                      // not taken: its holder
+    Deadline sent{};                    // a time before the request that took the lock was sent
+    LockRow found;                      // if the lock was not taken: the record of its holder
   };
-  // Takes the lock if it is free. It may be repeated.
+  // Takes the lock if it is free. The call may be repeated.
   Result<Try> try_once(const Request&);
 
  protected:
   friend class RowWaiter;
   virtual Result<Try> try_over(Connection&, const std::string& name, const Request&,
                                Deadline until) = 0;
-  // Returns the token of the lease, which now ends at now + ttl; nullopt: the lease is lost.
+  // Makes the lease end at now + ttl, and returns its token; nullopt: the lease is lost.
   virtual Result<std::optional<FencingToken>> renew_over(Connection&, const std::string&,
                                                          const Owner&, Duration ttl, Deadline) = 0;
   virtual Result<bool> release_over(Connection&, const std::string&, const Owner&, Deadline) = 0;

@@ -32,7 +32,8 @@ Result<VersionBackend::Row> VersionBackend::read(Connection& c, const std::strin
   return row;
 }
 
-// A server that has lost its last writes uses a version again, for another grant.
+// A server that has lost its last writes may use a version again for another grant. So the
+// condition also names the token and the owner.
 Result<bool> VersionBackend::write(Connection& c, const std::string& name, const Row& decided_on,
                                    const std::string& set, Deadline until) {
   TRY(r,

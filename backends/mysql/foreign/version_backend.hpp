@@ -5,7 +5,8 @@
 
 namespace dlock::mysql {
 
-// A row with a version, read first and written only if the version is still the same.
+// The lock is a row with a version. dlock reads the row, and then writes it only if the version is
+// still the same.
 class VersionBackend final : public RowBackend {
  public:
   VersionBackend(const Traits&, Options);
@@ -23,7 +24,7 @@ class VersionBackend final : public RowBackend {
 
  private:
   struct Row {
-    bool exists = false, read_only = false;  // the server
+    bool exists = false, read_only = false;  // read_only: of the server
     std::uint64_t version = 0, fence = 0;
     std::string owner;
     Micros until = 0, now = 0;

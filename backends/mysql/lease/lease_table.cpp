@@ -12,12 +12,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// thirty years: more would overflow when the server adds the ttl to its clock
+// thirty years: a longer ttl would overflow when the server adds the ttl to its clock
 constexpr Micros longest_ttl = 1'000'000'000'000'000;
 
-// Returns the record of a grant as an SQL expression, for a statement that itself computes the
-// clock (the expression `now`) and the token. It has a `?` for each of grant_values(). The values
-// use only one of the holder's times: the length of the lease.
+// Returns the record of a grant as an SQL expression. The token and the times of the record come
+// from the expression `now`, which the server evaluates. The result has a `?` for each of
+// grant_values(). Of the holder's times, these values contain only the length of the lease.
 std::string grant_in_sql(std::string_view now) {
   return fmt::format("CONCAT(?,{0},?,{0},' ',{0},' ',{0}+?,?)", now);
 }
@@ -28,14 +28,16 @@ std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder&
           Bytes{fmt::format(" {} {}\n", h.delay, h.meta.empty() ? "-" : h.meta)}};
 }
 
-// No decision here depends on the clock: a free key is exactly what the last release wrote. The
-// session has its wake lock first, so a contender that sees the grant finds a lock to wait for.
+// No decision here depends on the clock: the statement takes the key only if the row is exactly as
+// the last release wrote it. The session takes its wake lock before that, so a contender that sees
+// the grant finds a lock to wait for.
 //
 // A statement that names no version could be carried out after we gave it up, perhaps because it
-// waited for the row. Its grant would have no owner. So the statement has a latest time, on the
-// server's clock, which includes some time to wait for the row. The clock is also the token of the
-// grant. If the clock was set back and is not above the newest token of the key, the statement
-// changes nothing, and LockState decides. No column is read after it was assigned, so their order
+// waited for the row. Its grant would have no owner. So the statement takes the key only if it
+// starts before a given time on the server's clock. If it starts just before that time, it can
+// still wait for the row before we give it up. The clock is also the token of the grant. If the
+// clock was set back and is not above the newest token of the key, the statement changes nothing,
+// and LockState decides. No column is read after it was assigned, so the order of the assignments
 // does not matter.
 std::string take_in_sql(std::string_view clock) {
   return fmt::format(
@@ -44,8 +46,8 @@ std::string take_in_sql(std::string_view clock) {
       grant_in_sql(clock), clock, server_writes);
 }
 
-// Assigns the last run of the key. Tokens of equal width compare as bytes. A token that is not
-// above the recorded token changes nothing.
+// Returns the assignment of the last run. Tokens have 20 digits here, so they compare as bytes. If
+// the new token is not above the recorded token, the assignment changes nothing.
 std::string run_in_sql(std::string_view clock, std::string_view token, std::string_view head,
                        std::string_view status, std::string_view granted, std::string_view who) {
   return fmt::format("last_run=IF(LEFT(last_run,20)<{1},CONCAT({2},{0},{3},{4},{5}),last_run)",
@@ -149,8 +151,8 @@ Result<bool> LeaseTable::write_release(SqlSession& s, const std::string& name, c
       return true;
     }
   }
-  // The release is written first, and then wakes the next waiter. If the version has changed,
-  // nothing is written, and the next release wakes the waiter.
+  // The statement writes the release, and then releases the named lock that wakes the next waiter.
+  // If the version has changed, the statement does neither, and the caller tries again.
   const std::string mine = hold_name(*change.ended);
   const std::string lock = has_wake_lock ? c.wake_lock : has_name(c, mine) ? mine : "";
   TRY(r, write_free(
@@ -188,10 +190,10 @@ Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Cha
   return r.affected == 1;
 }
 
-// When a grant for a key that was read ends, no wake-up is needed unless there are rows of other
-// waiters. If the UPDATE changed the row, the next statement deletes the owner's row, the rows of
-// dead waiters before it, and the rows that were passed. Then the name `dq:<owner>` is released, so
-// that the next waiter that may run together with the owner moves up.
+// The UPDATE sets `waiters` only if there are rows of other waiters, because otherwise nobody has
+// to be woken when this grant ends. If the UPDATE changed the row, the next statement deletes the
+// owner's row, the rows of dead waiters before it, and the rows that were passed. Then the name
+// `dq:<owner>` is released, so that the next waiter that may run together with the owner moves up.
 Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, SqlWrittenRow& next,
                                std::uint64_t passed, Deadline until) {
   Connection& c = as_connection(s);
@@ -209,9 +211,9 @@ Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, 
   if (row.ticket && has_name(c, queueing))
     sql += fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", queueing);
   const auto r = c.query("write the lock", sql, until);
-  // The UPDATE has a reply: the grant is committed, or not. The grant stands even if a row cannot
-  // be deleted: that row does not count while we hold the key, and afterwards it counts as the row
-  // of a dead waiter.
+  // If the UPDATE has a reply, we know whether the grant is committed. The grant stands even if a
+  // row cannot be deleted: that row does not count while we hold the key, and afterwards it counts
+  // as the row of a dead waiter.
   const SqlRows& got = r ? *r : c.answered();
   if (got.results == 0) return fail(r.error());
   if (got.affected > 1) std::erase(c.names, queueing);
@@ -248,7 +250,7 @@ Result<void> LeaseTable::release_locks(SqlSession& s, const std::string&, const 
   return {};
 }
 
-// Deletes the queue's row of an owner that was granted the lock by an earlier request.
+// Deletes the row of an owner from the queue, after an earlier request was granted the lock.
 Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, const Owner& owner,
                                      std::optional<std::uint64_t> ticket, Deadline until) {
   std::string sql = fmt::format("DELETE w FROM dlock_wait w WHERE w.name={} AND ", hex(name));

@@ -1,40 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe `lease` in a database of MySQL's family: the statements behind sql/sql_lease_table.hpp.
 //
-// Named locks show which contenders live: `dl:<owner>` from before the enqueue until the release,
-// and for shared waiters and permits also `dq:<owner>` until the grant, so that the next waiter
-// moves up. Named locks wake waiters; a free named lock never means a free key.
+// Named locks show which contenders are alive. The session of a contender has `dl:<owner>` from
+// before the enqueue until the release. If the contender wants a shared lock or a permit, its
+// session also has `dq:<owner>` until the grant, so that the next waiter moves up at the grant.
+// Named locks also wake waiters. A free named lock never means a free key.
 //
-// A free key without waiters costs one UPDATE to take and one to release, and no named lock:
+// Taking a free key without waiters costs one UPDATE, and so does releasing the key. Neither takes
+// or releases a named lock:
 //   take        SET state=<mine>, wake=N WHERE state=<free> AND waiters=0
 //   release     SET state=<free>         WHERE version=<mine> AND waiters=0
-// N is the session's wake lock, a named lock that it took before its first such grant. A waiter
-// writes `waiters=1` behind its row of dlock_wait and before it reads; then the holder's quiet
-// release finds no row, and the holder releases loudly: by the same UPDATE without `waiters=0`, and
-// then by RELEASE_LOCK(N). N is never taken again; the session's next such grant has another wake
-// lock. The UPDATE of a grant to an owner that waited or read sets `waiters` back to 0, if
-// dlock_wait has no row of the key but the owner's. It evaluates that condition when it has the row
-// locked.
+// N is the session's wake lock, a named lock that the session takes before its first such grant. A
+// waiter inserts its row into dlock_wait, then writes `waiters=1`, and then reads. After that the
+// release above finds no row: the holder cannot release quietly. So it releases loudly, by the same
+// UPDATE without `waiters=0`, and then by RELEASE_LOCK(N). The session never takes N again; its
+// next such grant has another wake lock. If an owner waited or read before its grant, the UPDATE of
+// the grant sets `waiters` back to 0, unless dlock_wait has other rows of the key. The UPDATE
+// checks this while it has the row locked.
 //
-// No wake-up is lost. V joins (J: INSERT into dlock_wait, M: waiters=1), reads (R), waits for N
-// (W). H releases quietly (Q) or loudly (A, then B: N is released).
+// Why no wake-up is lost: waiter V joins (J: INSERT into dlock_wait, M: waiters=1), reads (R), and
+// waits for N (W). Holder H releases quietly (Q) or loudly (A: the UPDATE, then B: N is released).
+// "M Q" means that M happens before Q.
 //  1. M Q: Q finds waiters=1 and does nothing, so A follows. Whether V begins to wait for N before
-//  B or after B, V gets N, because N is never taken again.
+//     B or after B, V gets N, because N is never taken again.
 //  2. Q M R: V reads a free key, and takes it.
-//  3. Another owner's grant may set waiters=0 in between (C). J C: C sees V's row, so waiters stays
-//  1. C J M: M writes 1 again. J and M while C has the row locked: M waits for C.
-//     So waiters is 1 from M on, as long as V's row is there. When V reads and finds no row of its
-//     own, V joins again.
+//  3. The grant of another owner may set waiters=0 in between (C).
+//     J C: C sees V's row, so waiters stays 1.
+//     C J M: M sets waiters to 1 again.
+//     J and M while C has the row locked: M waits for C.
+//     So waiters is 1 from M on, as long as V's row exists. If V reads and finds no row of its own,
+//     V joins again.
 //  4. Only a grant sets waiters=0, and between H's grant and its release there is no other grant.
-//  So case 1 applies if V reads waiters=1 and H's grant in one reading.
-//     V reads its row, H's grant, and waiters=0 (changed by hand; Galera): it writes waiters=1 and
-//     reads again.
-//  5. H's session dies: N is free, V gets it at once, and polls until the lease ends. H renews over
-//  another session, which takes `dl:<owner>` and writes wake=''.
-//  6. H's lease ends, or is removed by force: V waits at most until the lease would have ended. H
-//  releases N when H learns that it has lost the lock.
-//  7. The answer to Q is lost. If Q was carried out, there were no waiters. If not, the session is
-//  gone, as in 5.
+//     So case 1 applies if V reads waiters=1 and H's grant in one reading.
+//     If V reads its row, H's grant and waiters=0, somebody changed the row by hand, or the server
+//     is a Galera node. Then V writes waiters=1 and reads again.
+//  5. H's session dies. Then N is free, so V gets N at once, and polls until the lease ends. H
+//     renews over another session, which takes `dl:<owner>` and writes wake=''.
+//  6. H's lease ends, or is removed by force. Then V waits at most until the lease would have
+//     ended. H releases N when H learns that it has lost the lock.
+//  7. The reply to Q is lost. If Q was carried out, there were no waiters. If not, the session is
+//     gone, as in 5.
 #pragma once
 #include <optional>
 #include <string>
@@ -84,7 +89,7 @@ class LeaseTable final : public SqlLeaseTable {
   struct Read {
     Row row;
     bool queue = false;   // there are rows of waiters, dead or alive
-    bool marked = false;  // `waiters`
+    bool marked = false;  // column `waiters` is not 0
   };
   Result<Read> read_once(Connection&, Attempt&, bool join, Deadline until);
   Result<Read> finish_reading(Connection&, Attempt&, const SqlRows&, Deadline sent, Deadline until);

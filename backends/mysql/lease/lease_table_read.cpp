@@ -14,12 +14,13 @@ std::string columns(std::string_view clock) {
       "l.last_run",
       clock);
 }
-constexpr std::size_t usual_columns = 16;  // before those of names
+constexpr std::size_t usual_columns = 16;  // columns before the columns of the named locks
 
 std::string queue_name(const Owner& o, Mode mode) {
   return (mode == Mode::exclusive ? "dl:" : "dq:") + o.hex();
 }
-// An SQL expression that takes the named lock, once, and returns 1 if this session has it.
+// An SQL expression that takes the named lock unless this session has it already. It returns 1 if
+// this session has the lock then.
 std::string gets_name(const std::string& name) {
   return fmt::format("IF(IS_USED_LOCK('{0}')=CONNECTION_ID(),1,GET_LOCK('{0}',0))", name);
 }
@@ -43,8 +44,9 @@ std::string LeaseTable::lock_of(const LockState::Holder& h, const Row& row) cons
   return row.wake.empty() || h.mode != Mode::exclusive ? hold_name(h.owner) : row.wake;
 }
 
-// A waiter is alive while its session has its name, or for the time that it announced. A name that
-// our own session waited for and obtained proves nothing.
+// A waiter is alive while its session has the waiter's named lock or, if the waiter polls, until
+// the time in column `live`. If our own session has that named lock, because it waited for the lock
+// and got it, this proves nothing.
 std::string LeaseTable::alive(std::string_view row, bool wakes) const {
   const std::string name =
       fmt::format("IS_USED_LOCK(CONCAT(IF({0}.mode='X','dl:','dq:'),{0}.owner))", row);
@@ -54,7 +56,8 @@ std::string LeaseTable::alive(std::string_view row, bool wakes) const {
                      by_time);
 }
 
-// Returns the names that show that this contender lives, and that its session does not have yet.
+// A contender needs named locks to show that it is alive. Returns the names of those that its
+// session does not have yet.
 std::vector<std::string> LeaseTable::missing_names(const Connection& c, const Attempt& a) const {
   if (!setup_.wakes) return {};
   std::vector<std::string> out{hold_name(a.request.owner)};
@@ -68,10 +71,12 @@ std::vector<std::string> LeaseTable::missing_names(const Connection& c, const At
 std::string LeaseTable::read_in_sql(const Connection& c, const Attempt& a) const {
   const Owner& me = a.request.owner;
   std::string sql = columns(setup_.clock);
-  if (a.first) {  // Is there a queue at all? This costs a third of the check which waiters live.
+  // The first reading asks only whether there is a queue. This costs a third of the check which
+  // waiters are alive.
+  if (a.first) {
     sql += ",NULL,l.waiters,NULL,(SELECT MAX(w.ticket) FROM dlock_wait w WHERE w.name=l.name)";
   } else {
-    // The ticket is always read from our row. If the row was deleted, we do not wait any more.
+    // Always read the ticket from our row. If the row was deleted, we do not wait any more.
     const std::string mine = fmt::format(
         "(SELECT o.ticket FROM dlock_wait o WHERE o.name=l.name AND o.owner='{}')", me.hex());
     const std::string before = fmt::format(
@@ -84,17 +89,18 @@ std::string LeaseTable::read_in_sql(const Connection& c, const Attempt& a) const
   }
   sql += ",l.wake,@@global.read_only";
   for (const std::string& name : missing_names(c, a)) sql += "," + gets_name(name);
-  // This comes after the check which waiters live, because that check needs the name to be ours.
+  // Release the name only after the statement has checked which waiters are alive, because this
+  // check needs the name to be ours.
   if (!a.give_up.empty()) sql += fmt::format(",RELEASE_LOCK('{}')", a.give_up);
   return sql + fmt::format(" FROM dlock_lock l WHERE l.name={}", hex(a.name));
 }
 
-// The names come first, because a row whose name is free belongs to a dead waiter. The mark comes
-// last: see lease_table.hpp.
+// The named locks come first, because a row whose named lock is free belongs to a dead waiter.
+// `waiters=1` comes last; lease_table.hpp says why.
 std::string LeaseTable::join_in_sql(const Connection& c, const Attempt& a) const {
   const std::string live = setup_.wakes ? "0" : fmt::format("{}+{}", setup_.clock, setup_.patience);
   std::string names;
-  for (const std::string& name : missing_names(c, a))  // the reading shows whether it got the names
+  for (const std::string& name : missing_names(c, a))  // the reading shows whether we got the names
     names += (names.empty() ? "DO " : ",") + gets_name(name);
   if (!names.empty()) names += ";";
   return fmt::format(
@@ -132,7 +138,7 @@ Result<LeaseTable::Read> LeaseTable::finish_reading(Connection& c, Attempt& a, c
 
 SqlLeaseStatements LeaseTable::statements(bool wakes) const {
   const std::string lives = alive("w", wakes);
-  // For `inspect` the names of our own session count, because that session does not wait.
+  // For `inspect` the names that our own session has count, too, because that session never waits.
   const std::string shown =
       wakes ? fmt::format(
                   "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:','dq:'),w.owner)) IS "
@@ -174,13 +180,13 @@ Result<SqlLeaseRow> LeaseTable::read(SqlSession& s, Attempt& a, bool join, Deadl
   TRY(one, read_once(c, a, join, until));
   Row& row = one.row;
   if (!row.exists) return std::move(row);
-  if (row.state.holder(a.request.owner, row.now)) {  // of an earlier request
+  if (row.state.holder(a.request.owner, row.now)) {  // an earlier request of ours was granted
     a.first = false;
     if (row.ticket || one.queue) (void)leave_queue(c, a.name, a.request.owner, row.ticket, until);
     return std::move(row);
   }
   const bool again = std::exchange(a.first, false) && one.queue;
-  // only if another program changed the row (lease_table.hpp, 4.)
+  // true only if another program changed the row (lease_table.hpp, case 4)
   const bool unmarked = row.ticket && !one.marked;
   if (!again && !unmarked) return std::move(row);
   if (unmarked)

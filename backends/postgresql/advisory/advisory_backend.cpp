@@ -62,7 +62,7 @@ Result<Released> AdvisoryBackend::force_release(const Key& key, std::optional<Fe
     TRY(found, read_record(c, lock, until));
     const bool meant = !token || (found.ours && found.fence == *token);
     if (ended || found.pids.empty() || !meant) return was(ended);
-    ended = true;  // or its reply is lost: any holder now is another owner
+    ended = true;  // even if the reply is lost: a holder found after this is another owner
     const auto ms = std::to_string(in<std::chrono::milliseconds>(client_.options().op_timeout / 2));
     TRY_VOID(c.query("force a release", {sql_.end, {lock.value, found.pids, ms}}, until));
     return was(ended);

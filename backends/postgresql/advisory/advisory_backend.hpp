@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe advisory: session-level advisory locks, as every caller of pg_advisory_lock() has them.
-// The server ends a session when it receives no message for the ttl (idle_session_timeout). A
+// Recipe advisory: session-level advisory locks, the same that other callers of pg_advisory_lock()
+// take. The server ends a session when it receives no message for the ttl (idle_session_timeout). A
 // heartbeat writes nothing.
 //
-// The record of the newest grant decides only the next token. It is in force as long as a session
-// has the lock and the seal of the record's owner (advisory_lock.cpp), so a release writes nothing.
+// The record of the newest grant decides only the next token. The record is in force as long as one
+// session has both the lock and the seal of the record's owner (advisory_lock.cpp), so a release
+// writes nothing.
 #pragma once
 #include <memory>
 #include "postgresql/advisory/advisory_lock.hpp"
@@ -26,7 +27,7 @@ class AdvisoryBackend final : public SqlHeldBackend<SqlRecordBackend<Client>> {
  private:
   friend class AdvisoryWaiter;
   struct Lock {
-    std::string value, record;  // $1; the name of the record: "KIND:PREFIX KEY", without the blank
+    std::string value, record;  // $1; the name of the record: "KIND:", prefix and key
   };
   struct Record : LockRecord {
     std::string pids;  // the sessions that have the lock, of any program: "PID,PID"
@@ -39,7 +40,7 @@ class AdvisoryBackend final : public SqlHeldBackend<SqlRecordBackend<Client>> {
   Call set_timeout(Duration ttl) const;
   Result<Lock> lock_of(const Key&) const;
   std::string record_of(std::string_view key) const;
-  // Runs over any session. A missing table has no rows.
+  // Runs over any session. A missing table counts as a table without rows.
   Result<SqlRows> query(std::string_view what, const Call&);
 
   const AdvisoryStatements sql_;

@@ -8,8 +8,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A statement that waits keeps the dead versions of all rows. So after this time it is sent again,
-// and becomes the last in the server's queue.
+// A statement that waits makes the server keep the dead versions of all rows. So after this time
+// dlock sends the statement again, which makes it the last in the server's queue.
 constexpr Duration longest_wait = 5s;
 
 }  // namespace
@@ -66,7 +66,7 @@ Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
     auto taken = backend_.client_.run_on<SqlAnswers>(*connection_, until, true, [&](Connection& c) {
       return c.exchange("acquire", calls, until);
     });
-    // The server has closed an idle connection meanwhile.
+    // If the server has closed an idle connection meanwhile, try again.
     if (!taken && connection_->broken() && had_worked && closed < 2) continue;
     if (!taken) return fail(std::move(taken.error()));
     if (const auto token = taken->back().number<FencingToken>(0)) {
@@ -107,14 +107,15 @@ Result<Progress> AdvisoryWaiter::poll(Duration slice) {
   TRY(again, backend_.repeat_grant(request_));
   if (again) return std::move(*again);
   auto done = step(later(Clock::now(), slice));
-  // The locks that the session has, or was about to get, end with it.
+  // The locks that the session has, or was about to get, end with the session.
   if (!done) backend_.client_.drop(std::move(connection_));
   return done;
 }
 
 Result<void> AdvisoryWaiter::cancel() {
   Client& client = backend_.client_;
-  // When another session has ended the wait, this session ends, with what it was granted meanwhile.
+  // Another session ends the wait. Then this session is closed, which also ends what it was granted
+  // meanwhile.
   if (const int pid = client.end_wait(connection_.get())) {
     const Deadline until = client.usual_deadline();
     (void)client.ask_to_end(pid, until);

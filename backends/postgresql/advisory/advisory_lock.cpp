@@ -22,7 +22,7 @@ std::string two(std::int64_t first, std::int64_t second) {
   return std::to_string(static_cast<std::int64_t>(bits));
 }
 
-// Returns an SQL expression of the value.
+// Returns an SQL expression for the number of the lock.
 std::string number_of(std::string_view kind, std::string_view value = "$1") {
   return kind == "hashtext"           ? fmt::format("hashtext({})::bigint", value)
          : kind == "hashtextextended" ? fmt::format("hashtextextended({},0)", value)
@@ -34,7 +34,7 @@ std::string arguments_of(std::string_view kind, std::string_view value = "$1") {
                       : number_of(kind, value);
 }
 
-// SQL: the row `l` of pg_locks is this lock, of this database.
+// Returns an SQL condition: the row `l` of pg_locks is this lock, of this database.
 std::string is(std::string_view l, std::string_view number, int kind) {
   return fmt::format(
       "{0}.locktype='advisory' AND {0}.database=(SELECT oid FROM pg_database WHERE "
@@ -43,7 +43,8 @@ std::string is(std::string_view l, std::string_view number, int kind) {
       l, number, kind);
 }
 
-// Returns a second lock of a holder's session. It shows that the record of that owner is in force.
+// Returns the number of a second lock that a holder's session has. This seal shows that the record
+// of that owner is in force.
 std::string seal(std::string_view owner) { return fmt::format("hashtextextended({},0)", owner); }
 
 }  // namespace
@@ -104,7 +105,8 @@ AdvisoryStatements::AdvisoryStatements(std::string_view kind)
                           "l.pid=ANY(string_to_array($2,',')::int[])",
                           rows_)} {}
 
-// A block takes no $1. The value is hex, which no quote and no setting can change.
+// A DO block takes no $1, so the text of the block contains the value. The value is in hex, because
+// no quote and no setting can change the meaning of hex.
 SqlStatement AdvisoryStatements::wait(const std::string& value, Duration longest) const {
   std::string hex;
   for (const char c : value) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));

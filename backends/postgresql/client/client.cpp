@@ -8,7 +8,8 @@ namespace {
 
 constexpr int answers_of_login = 4;  // replies of a login: address, TLS, password, settings
 
-// A request that ends a wait may arrive before the wait begins, and does nothing then.
+// A request that ends a wait may arrive before the wait begins, and then does nothing. So it is
+// repeated after this time.
 constexpr Duration wait_ends_within{100'000};
 
 }  // namespace
@@ -82,7 +83,8 @@ void Client::give_back(std::unique_ptr<SqlSession> s) {
   idle_.push_back(std::move(s));
 }
 
-// A step that waited too long has used its time. A session that broke is replaced.
+// Do not repeat a step that waited too long, because its time is used up. After a session that
+// broke, the step runs over another session.
 bool Client::may_repeat(SqlSession& c, const Error& e, Deadline until, unsigned failures) {
   if (!retryable(e.code)) return false;
   if (!c.has_server_error() && !(c.used && Clock::now() < until)) return false;
@@ -90,9 +92,9 @@ bool Client::may_repeat(SqlSession& c, const Error& e, Deadline until, unsigned 
   return pause(pause_after(failures), until);
 }
 
-// Creates the tables in one transaction, one client after the other, because the server would
-// refuse two at a time. It creates none where another schema has tables of dlock: two users with
-// different search_paths would not exclude each other, and nobody would notice.
+// Creates the tables in one transaction. Clients do this one after the other, because the server
+// would refuse two at a time. If another schema has tables of dlock, make_tables() creates none:
+// two users with different search_paths would not exclude each other, and nobody would notice.
 Result<SqlRows> Client::make_tables(Connection& c, bool only_try, Deadline until) {
   const std::string_view undo =
       only_try ? "RAISE SQLSTATE 'DL000'; EXCEPTION WHEN SQLSTATE 'DL000' THEN NULL;" : "";

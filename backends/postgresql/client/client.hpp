@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a PostgreSQL server. The thread that owns the Backend calls it.
+// The sessions of a PostgreSQL server. Only the thread that owns the Backend calls these functions.
 #pragma once
 #include <memory>
 #include <string_view>
@@ -13,14 +13,15 @@ namespace dlock::postgresql {
 
 // Returns a statement that waits for an advisory lock. `take`: the call of the function. `longest`:
 // the longest time that it waits. When that time is over, or when end_waits_in_sql() ends the wait,
-// the statement does not fail, because the server would log each error with the statement. It does
-// not log what PL/pgSQL catches. `waited_statement`, sent after it, returns the result of the wait.
+// the statement catches the error in PL/pgSQL and does not fail. Otherwise the server would log
+// each such error, with the statement. `waited_statement`, sent after it, returns the result of the
+// wait.
 SqlStatement wait_statement(std::string_view take, Duration longest);
 // Returns the server's clock before the wait. NULL: the session did not get the lock.
 extern const SqlStatement waited_statement;
-// Returns an SQL query that ends the wait of the session with that number, if it waits for an
-// advisory lock. The session is free for other statements then. A later session with the same
-// number would only wait once more.
+// Returns an SQL query that ends the wait of the session with that number, if that session waits
+// for an advisory lock. Afterwards the session is free for other statements. If a later session has
+// the same number, the query only makes that session wait once more.
 std::string end_waits_in_sql(std::string_view pid);
 
 // connection(): Errc::unavailable if no server of the URL accepts writes.

@@ -14,12 +14,13 @@ Connection::~Connection() {
   if (handle_) ::PQfinish(handle_);
 }
 
-// The library's last message goes to /dev/null.
+// Puts /dev/null in the place of the socket, so that libpq's last message does not reach the
+// server.
 void Connection::abandon() noexcept {
   const Fd nowhere{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
   const int socket = fd();
   if (socket < 0 || (nowhere && ::dup3(nowhere.get(), socket, O_CLOEXEC) == socket)) return;
-  ::close(socket);  // no descriptor: an extra session is better than a message to the server
+  ::close(socket);  // no descriptor is free: never call PQfinish(), which would send that message
   handle_ = nullptr;
 }
 

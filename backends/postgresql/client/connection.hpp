@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One session of a server. libpq never blocks here: poll(2) waits for its descriptor. So every wait
 // has a deadline and can be interrupted, and a wait in the server (for an advisory lock) goes on
-// while its caller does something else. The thread that owns the Backend calls it.
+// while the caller does something else. Only the thread that owns the Backend calls these
+// functions.
 //
 // Several statements are sent together, and their replies come together: this is one exchange. Each
 // statement is a transaction of its own. The server carries them out in order, whatever the earlier
-// ones returned.
+// statements returned.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,7 +29,7 @@ struct pg_result;
 
 namespace dlock::postgresql {
 
-// Behind a pooler a statement is always sent as text.
+// A statement with its values. Behind a pooler the statement is always sent as text.
 struct Call {
   const SqlStatement& statement;
   std::vector<std::string> values{};  // $1, $2, ...
@@ -45,7 +46,7 @@ struct Facts {
   // a pooler is in between, so the next statement may run in another session
   bool proxied = false;
   int pid = 0;
-  Micros clock = 0;  // at
+  Micros clock = 0;  // the server's clock at clock_at
   Deadline clock_at{};
 };
 
@@ -75,7 +76,8 @@ class Connection final : public SqlSession {
   const std::string& sqlstate() const noexcept { return sqlstate_; }
 
   const Facts& facts() const noexcept { return facts_; }
-  // Estimates the server's clock at that time; too low by the transit time of the server's reply.
+  // Estimates the server's clock at that time. The estimate is too low by the transit time of the
+  // server's reply to the login.
   Micros server_time(Deadline) const noexcept;
   // Returns how long a statement waits for a row that another session changes.
   Duration row_wait() const noexcept { return row_wait_; }
@@ -103,10 +105,10 @@ class Connection final : public SqlSession {
   // For each call that is under way, the name that it prepared; empty: it prepared nothing.
   std::vector<std::string> sent_;
   SqlAnswers answers_;
-  std::size_t done_ = 0;  // of `sent_`
+  std::size_t done_ = 0;  // how many calls of `sent_` are done
 };
 
-// A Client and a LeaseTable of PostgreSQL always get a Connection.
+// Every session that a Client or a LeaseTable of PostgreSQL gets is a Connection.
 inline Connection& as_connection(SqlSession& s) noexcept { return static_cast<Connection&>(s); }
 inline const Connection& as_connection(const SqlSession& s) noexcept {
   return static_cast<const Connection&>(s);

@@ -19,11 +19,12 @@ bool is_local(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
 }
 
-// Sets what would change the meaning of statements, how long they wait, or how they are planned
-// (the server scans small tables that were never analysed, and plans each time again). It leaves
-// out a setting that the server does not know. Behind a pooler it sets nothing, because the
-// settings would stay with the session of another client. client_connection_check_interval: the
-// server notices the end of a client that waits.
+// Returns a statement that sets what would otherwise change the meaning of our statements, how long
+// they wait, or how the server plans them. (By default it scans small tables that were never
+// analysed, and plans a statement again for each execution.) The statement leaves out a setting
+// that the server does not know. Behind a pooler it sets nothing, because the settings would stay
+// with the session of another client. With client_connection_check_interval the server notices the
+// end of a client that waits.
 std::string settings_in_sql(Duration row_wait) {
   return fmt::format(
       "SELECT {},pg_is_in_recovery() OR current_setting('transaction_read_only')='on',"
@@ -49,8 +50,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, con
     if (!r) return fail(std::move(r.error()));
     found = std::move(*r);
   }
-  // With several addresses, each is tried for a short time, and then each for the time that is
-  // left. So a silent address does not use up the time of the others.
+  // With several addresses, each is first tried for a short time. Then each is tried again, for a
+  // share of the time that is left. So a silent address does not use up the time of the others.
   const std::size_t tries = found.size() > 1 ? 2 * found.size() : 1;
   for (std::size_t i = 0;; ++i) {
     std::unique_ptr<Connection> c{new Connection(server)};
@@ -91,12 +92,13 @@ Result<void> Connection::connect(const Options& o, const Address* address, Deadl
   values.push_back(nullptr);
   handle_ = ::PQconnectStartParams(names.data(), values.data(), 0);
   if (!handle_) return fail(Errc::internal, "the client library does not start");
-  ::PQsetErrorVerbosity(handle_, PQERRORS_VERBOSE);  // then its error texts have the SQLSTATE
+  ::PQsetErrorVerbosity(handle_, PQERRORS_VERBOSE);  // then libpq's error texts have the SQLSTATE
   ::PQsetNoticeProcessor(
       handle_, [](void*, const char*) {}, nullptr);
   if (::PQstatus(handle_) == CONNECTION_BAD)
     return fail(as_login_error(where_, ::PQerrorMessage(handle_)));
-  // libpq prefers an address from another source to the socket. Nothing was sent there.
+  // If another source names an address, libpq uses the address and not the socket. Nothing has been
+  // sent to that address yet.
   if (!at_.socket.empty() && !is_local(::PQsocket(handle_)))
     return fail(Errc::config,
                 "connect at {}: PGHOSTADDR, or hostaddr of a service, "
@@ -121,7 +123,8 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   row_wait_ = std::clamp<Duration>(o.op_timeout / 2, std::chrono::milliseconds{10},
                                    std::chrono::seconds{3});
   const SqlStatement hello{"", settings_in_sql(row_wait_)};
-  // A pooler reports its own number, or none. With wake=poll the sessions may be shared.
+  // A pooler reports a number of its own, or none. With wake=poll the sessions may be shared, so
+  // the query gets a number that fits no session.
   const int pid = o.poll ? -1 : ::PQbackendPID(handle_);
   TRY(r, query("connect", {hello, {std::to_string(pid)}}, until));
   const auto clock = r.number<Micros>(0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of Kerberos and LDAP that Debian's libpq.a calls. These libraries have no archives,
-// so every function here fails. (Connections set gssencmode=disable; a server that asks for GSSAPI
-// is refused.)
+// The functions of Kerberos and LDAP that Debian's libpq.a calls. These libraries have no static
+// archives, so this file has the functions instead, and each of them fails. (Connections set
+// gssencmode=disable; a server that asks for GSSAPI is refused.)
 
 namespace {
 unsigned refuse(unsigned* minor) noexcept {

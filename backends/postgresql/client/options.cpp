@@ -71,7 +71,8 @@ bool verifies(std::string_view sslmode) noexcept {
   return sslmode == "verify-ca" || sslmode == "verify-full";
 }
 
-// Returns the sslmode of a service, from the same file as the library; empty: the service has none.
+// Returns the sslmode of a service, from the file in which libpq finds the service; empty: the
+// service has no sslmode.
 std::string sslmode_of(std::string_view service) {
   constexpr std::size_t largest = 65536;
   const auto from = [](const char* name, std::string otherwise) {
@@ -98,7 +99,8 @@ std::string sslmode_of(std::string_view service) {
   return {};
 }
 
-// Errc::config: the library cannot read a file, or the file is a FIFO, on which it would block.
+// Errc::config: the library cannot read a file, or the file is a FIFO, on which the library would
+// block.
 Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o) {
   o.tls_name = !s.tls_name.empty() ? s.tls_name : items.text("tls_name");
   const std::pair<std::string_view, const std::string*> given[] = {{"--tls-ca", &s.tls_ca},
@@ -145,8 +147,9 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
 
 }  // namespace
 
-// Translates ?user= and ?password=, and ?host=, with the ports of the authority or ?port=; a
-// directory as host: a unix socket. An item that contradicts the authority stays.
+// Moves ?user=, ?password= and ?host= to their usual parts of the URL. The ports of the hosts come
+// from the authority or from ?port=. If the host is a directory, the URL becomes the URL of a unix
+// socket. An item that contradicts the authority stays in the URL.
 void normalize_url(Url& url) {
   for (const auto& [item, field] :
        {std::pair{"user", &url.user}, std::pair{"password", &url.password}}) {
@@ -159,7 +162,7 @@ void normalize_url(Url& url) {
   std::vector<Url::Host> hosts = url.hosts;
   std::vector<std::string> names = list_of(url.item("host").value_or("")),
                            ports = list_of(url.item("port").value_or(""));
-  // An address alone is its host, too.
+  // If only ?hostaddr= is given, the address is also the host.
   if (hosts.empty() && names.empty()) names = list_of(url.item("hostaddr").value_or(""));
   if (!names.empty()) {
     const auto given = std::exchange(hosts, {});
@@ -188,7 +191,8 @@ void normalize_url(Url& url) {
   url.hosts.clear();
 }
 
-// sslmode=disable means no TLS. Otherwise the server decides, unless --tls-ca makes it verify-full.
+// sslmode=disable means no TLS. Otherwise the server decides, unless --tls-ca sets
+// sslmode=verify-full.
 Access access(const Url& url) {
   Access a{.port = usual_port, .no_auth = "it has passwords (--password-file)"};
   if (on_socket(url)) a.no_tls = "a unix socket has no TLS";

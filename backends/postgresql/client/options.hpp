@@ -14,17 +14,17 @@ namespace dlock::postgresql {
 struct Server {
   std::string host;
   std::uint16_t port = 5432;
-  std::string socket;     // a directory; without a host
+  std::string socket;     // a directory; then `host` is empty
   std::string address{};  // ?hostaddr=; empty: ask the name service
   std::string text() const;
 };
 
-// The settings from URL and options. libpq takes the others from its own sources (PGUSER,
+// The settings from URL and options. libpq takes all other settings from its own sources (PGUSER,
 // PGPASSWORD, PGPASSFILE, PGSERVICE, PGSSLMODE, ~/.pgpass, ...).
 struct Options : SqlOptions {
   std::vector<Server> servers;  // dlock uses the first server that replies and accepts writes
-  std::string key_kind;         // of recipe advisory
-  std::string tls_name;         // that the certificate must have; empty: the host
+  std::string key_kind;         // ?key= of recipe advisory
+  std::string tls_name;         // the name that the certificate must have; empty: the host
   std::vector<std::pair<std::string, std::string>> library;  // passed on to libpq
 };
 

@@ -79,7 +79,7 @@ Error as_login_error(std::string_view where, std::string_view text) {
   if (!state.empty()) {
     shown = shown.substr(std::min(shown.find(state) + 7, shown.size()));
     ServerError e = classify(state);
-    // PgBouncer uses this state, of a broken protocol, to refuse a login.
+    // This state means a broken protocol, but PgBouncer uses it to refuse a login.
     if (state == "08P01" && has(text, "authentication failed")) e = classify("28");
     if (state == "08P01" && has(text, "no such database")) e = classify("3D000");
     if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request has been sent yet

@@ -9,13 +9,14 @@ namespace dlock::postgresql {
 
 using ServerError = ServerErrorRow<std::string_view>;  // an SQLSTATE, or its class
 
-// Other states are Remedy::none, Errc::protocol: the outcome is unknown, and a retry may help.
+// Returns the row of a known state. For other states it returns Remedy::none and Errc::protocol:
+// the outcome is unknown, and a retry may help.
 ServerError classify(std::string_view sqlstate) noexcept;
 
 // "<what> at <where>: <text, made printable and short> (<advice>)"
 Error as_error(std::string_view what, std::string_view where, std::string_view sqlstate,
                std::string_view text);
-// For a login that failed: finds the SQLSTATE in the library's text.
+// Returns the error for a login that failed. The SQLSTATE is in the library's text.
 Error as_login_error(std::string_view where, std::string_view text);
 
 }  // namespace dlock::postgresql

@@ -8,12 +8,13 @@
 namespace dlock::postgresql {
 namespace {
 
-// Returns a wake lock, a number below all tickets. Other programs use small numbers, and hashes.
+// Returns the number of a new wake lock, which is below the numbers of all tickets. Other programs
+// use small numbers, and hashes.
 std::uint64_t new_wake_lock() { return (1ULL << 61U) | unique_number(); }
 
 const SqlStatement lock_statement{"dlock_bell", "SELECT pg_try_advisory_lock($1::bigint)"};
 const SqlStatement unlock_statement{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
-// Releases the wake lock if the owner no longer holds and a waiter is there.
+// Releases the wake lock if the owner does not hold the key any more and there is a waiter.
 const SqlStatement release_wake_lock{
     "dlock_ring",
     "SELECT pg_advisory_unlock($2::bigint) FROM dlock_wait w WHERE w.name=$1 AND NOT EXISTS(SELECT "
@@ -27,7 +28,8 @@ const SqlStatement release_ticket_of_waiter{
     fmt::format("SELECT pg_advisory_unlock($2::bigint) WHERE NOT EXISTS(SELECT FROM dlock_wait w "
                 "WHERE w.name=$1 AND w.ticket={})",
                 turned("w", "$2::bigint"))};
-// `answers`: of statements that release the tickets, then the wake lock. A row: it was released.
+// `answers`: the replies to statements that release the tickets, and then the wake lock. A reply
+// with a row means that this lock was released.
 void forget_released(Connection& c, std::span<const SqlRows> answers) {
   std::size_t at = 0;
   std::erase_if(c.locks, [&](std::uint64_t) { return !answers[at++].rows.empty(); });
@@ -54,7 +56,8 @@ Call LeaseTable::change(const std::string& name, const Change& change) const {
            head, tail, std::to_string(change.before), std::to_string(next.version)}};
 }
 
-// After the end of a grant its locks end, too: the tickets, and the wake lock if there is a waiter.
+// A change that ends a grant also releases the grant's locks: the tickets, and the wake lock if
+// there is a waiter.
 Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Change& change,
                                Deadline until) {
   Connection& c = as_connection(s);
@@ -71,7 +74,8 @@ Result<bool> LeaseTable::write(SqlSession& s, const std::string& name, const Cha
   return !answers[0].rows.empty();
 }
 
-// An exclusive grant keeps its ticket, if it has one. Other grants have the session's wake lock.
+// If a waiter gets an exclusive grant, the grant keeps the waiter's ticket. All other grants have
+// the wake lock of the session.
 Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, SqlWrittenRow& next,
                                std::uint64_t passed, Deadline until) {
   Connection& c = as_connection(s);
@@ -98,12 +102,13 @@ Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, 
 
 Result<std::optional<SqlLeaseDecision>> LeaseTable::take_free(SqlSession& s, const Attempt& a,
                                                               Deadline until) {
-  // thirty years: more would overflow when the server adds it to its time
+  // thirty years: a longer ttl would overflow when the server adds it to the time
   constexpr Micros longest_ttl = 1'000'000'000'000'000;
   if (a.request.ttl > longest_ttl) return std::nullopt;
   // A statement that names no version could be carried out long after we gave it up, and its grant
-  // would have no owner. So it has a latest time, on the server's clock, which leaves time for a
-  // wait for the row. The clock is also its token.
+  // would have no owner. So the statement has a latest time, on the server's clock. That time is
+  // early enough that a wait for the row also ends before `until`. The server's clock is also the
+  // token of the grant.
   Connection& c = as_connection(s);
   const Deadline sent = Clock::now();
   const Micros bound =

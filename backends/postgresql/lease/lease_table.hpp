@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe `lease` in PostgreSQL: the statements behind sql/sql_lease_table.hpp. The statement that
-// writes a grant deletes the row of its owner, too.
+// writes a grant also deletes the owner's row in the queue.
 //
-// A ticket is an advisory lock of the session of its contender: taken by the INSERT before the row
-// can be seen, released behind the UPDATE that ends it, in the same exchange; or the session is
-// over, which proves the contender dead. A ticket wakes waiters and shows who lives; a free ticket
-// never means a free lock. A waiter waits for the ticket of the contender ahead of it, and reads
-// the key behind that wait in the same exchange. The lock's number is the row's number combined
-// with the table's: advisory locks belong to the database, and the table of another schema counts
-// from the same number. Outside of the statements a ticket is the lock's number.
-//   * An exclusive waiter keeps its ticket as holder. Behind another waiter the next one may run
-//     beside it, so its grant releases the ticket and is known by the session's wake lock instead.
-//   * A holder that took a free key, without waiting, has a wake lock, too: an advisory lock that
-//     its session took before its first such grant. A release ends it if there is a waiter, and
-//     then the session's next grant has another wake lock.
+// A ticket is an advisory lock of a contender's session. The INSERT of the contender's row takes
+// the ticket before others can see the row. The UPDATE that ends the contender's place or grant is
+// followed, in the same exchange, by a statement that releases the ticket. If the session ends, the
+// ticket becomes free, too, and the contender counts as dead. A ticket wakes waiters and shows who
+// lives; a free ticket never means a free lock. A waiter waits for the ticket of the contender
+// ahead of it, and reads the key after that wait, in the same exchange. The number of the advisory
+// lock is the row's number combined with the table's number, because advisory locks belong to the
+// database, and the table of another schema counts from the same number. Outside of the statements,
+// "ticket" means the number of the advisory lock.
+//   * An exclusive waiter keeps its ticket when it becomes the holder. Beside a holder that is not
+//     exclusive, the next waiter may be able to run. So the grant of such a holder releases its
+//     ticket, and later waiters wait for the wake lock of the holder's session instead.
+//   * A holder that took a free key, without waiting, has a wake lock, too. A wake lock is an
+//     advisory lock that a session takes before its first such grant. A release of the key releases
+//     the wake lock if there is a waiter, and then the session's next grant has another wake lock.
 //
-// No wake-up is lost. V joins (J: commit of its row), reads (R), waits for the ticket of H (W). H
-// releases (A: commit), then looks for waiters and ends the ticket (B), in one exchange but two
-// transactions.
-//  1. J B: B sees V's row, and ends the ticket: W ends, whether it began before B or after it.
-//  2. B J: A came before B, and R comes after J: V reads a free key.
-//  3. H's session dies between A and B, or at any other time: the ticket is free, V reads at once;
-//     if the lease lives on V reads again and again, less and less often, until it ends.
-//  4. H's lease ends, or is removed by force: V waits no longer than to its end, and 5 s at most; H
-//     ends its wake lock when it learns that it has lost.
+// No wake-up is lost. The waiter V joins the queue (J: commit of its row), reads the key (R), and
+// waits for the ticket of the holder H (W). H releases the key (A: commit), and then looks for
+// waiters and releases its ticket (B). A and B are one exchange but two transactions.
+//  1. J B: B sees V's row, and releases the ticket. So W ends, whether W began before B or after B.
+//  2. B J: A came before B, and R comes after J, so V reads a free key.
+//  3. H's session dies between A and B, or at any other time: the ticket becomes free, and V reads
+//     at once. If H's lease is not over, V reads again and again, less and less often, until the
+//     lease ends.
+//  4. H's lease ends, or is removed by force: V waits at most until the lease would have ended, and
+//     5 s at most. H releases its wake lock when H learns that it has lost the lock.
 #pragma once
 #include <optional>
 #include <span>
@@ -65,7 +69,7 @@ class LeaseTable final : public SqlLeaseTable {
     return h.ticket == 0 ? "" : std::to_string(h.ticket);
   }
 
-  // `lock`: the session takes the ticket of the owner's row, if it does not have it.
+  // `lock`: the session takes the ticket of the owner's row, if it does not have the ticket yet.
   Call load(const std::string& name, const Owner* me, const Connection&, bool lock) const;
   Result<Row> finish_reading(Connection&, const Attempt&, const SqlRows&, Deadline sent,
                              Deadline until);
@@ -77,8 +81,8 @@ class LeaseTable final : public SqlLeaseTable {
   const SqlLeaseStatements statements_;
 };
 
-// An SQL expression that turns the number of a row of dlock_wait into the number of its lock, and
-// back. The upper bits stay, and no wake lock has them.
+// Returns an SQL expression that turns the number of a row of dlock_wait into the number of its
+// advisory lock, and back. The upper four bits stay the same; a wake lock has other upper bits.
 std::string turned(std::string_view row, std::string_view number);
 
 }  // namespace dlock::postgresql

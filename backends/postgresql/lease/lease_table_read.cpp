@@ -16,7 +16,7 @@ namespace {
 std::string lock_of_row(std::string_view row) { return turned(row, fmt::format("{}.ticket", row)); }
 
 // A waiter is alive while its session has its ticket, or for the time that it announced. The check
-// takes only tickets of dead waiters, and only until the end of this statement.
+// itself takes tickets, but only those of dead waiters, and only until the end of the statement.
 std::string alive(std::string_view clock) {
   return fmt::format(
       "(CASE WHEN w.live=0 THEN NOT pg_try_advisory_xact_lock_shared({}) ELSE w.live>{} END)",
@@ -24,8 +24,8 @@ std::string alive(std::string_view clock) {
 }
 
 // $1 name, $2 owner, '' for a reading without a contender; $3 the ticket that the session has; $4
-// whether it takes the ticket of the row. The ticket is always read from the row: if the row was
-// deleted, we do not wait any more.
+// whether the session takes the ticket of the row. The ticket is always read from the row: if the
+// row was deleted, we are not in the queue any more.
 std::string load_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "SELECT l.version,l.fence,l.state,{0},l.updated,l.started,l.started_until,l.layout,l.revoked,"
@@ -39,7 +39,8 @@ std::string load_in_sql(std::string_view clock, std::string_view alive) {
       clock, alive, lock_of_row("m"), lock_of_row("w"));
 }
 
-// No decision here depends on the clock: a free key is exactly what the last release wrote.
+// Whether the key is free does not depend on the clock here: `state` must be exactly what the last
+// release wrote.
 std::string take_in_sql(std::string_view clock) {
   return fmt::format(
       "UPDATE dlock_lock SET version=$8::bigint,fence={0},updated={0},state=$2||{0}||$3||{0}||' "
@@ -58,8 +59,8 @@ std::string write_in_sql(std::string_view clock) {
       clock);
 }
 
-// Deletes the row of the grant, the rows of dead waiters before it, and the rows that were passed:
-// up to the row with number $10.
+// Writes the grant, and deletes three kinds of rows of the queue: the owner's row ($9), the rows of
+// dead waiters before it, and the rows that were passed, up to the row with number $10.
 std::string leave_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "WITH u AS ({0}), d AS (DELETE FROM dlock_wait w WHERE w.name=$1 AND EXISTS(SELECT FROM u) "
@@ -137,7 +138,8 @@ Result<LeaseTable::Row> LeaseTable::finish_reading(Connection& c, const Attempt&
   return std::move(row);
 }
 
-// Before it joins, it releases the ticket of a row that is gone.
+// Before the session joins the queue, it releases the ticket that it still has, because the row of
+// that ticket is gone.
 Result<SqlLeaseRow> LeaseTable::read(SqlSession& s, Attempt& a, bool join, Deadline until) {
   Connection& c = as_connection(s);
   static const SqlStatement unlock{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Script acquire: the fast path, and after state the rest.
+-- Script acquire: first the fast path, then the rest, which needs the piece `state`.
 
 --- acquire_free: keys
 -- Grants, queues or refuses. It may be repeated: a holder gets its own token again, and a waiter
@@ -7,13 +7,13 @@
 -- KEYS lock [queue]
 -- ARGV owner, mode X|S|P, limit, ttl, delay, patience, claim, meta, suffix of the fence record,
 --      wait 1|0, asked before 1|0, queue only 1|0
---        queue only: this server may have forgotten holders; no grant, a place in the queue
+--        queue only: this server may have forgotten holders, so no grant, only a place in the queue
 -- -> {'granted'|'held', now, token, slot}      held: by an earlier request of the same owner
 --    {'waiting', now, ahead, free_at, first, holder}
---        free_at: when time alone may open the key, 0: never; first: all ahead were invited, so
---        this one must watch free_at; holder: '' or one of those in the way
+--        free_at: when time alone may free the key, 0: never; first: 1 if all waiters ahead were
+--        invited, so that this waiter must poll at free_at; holder: the oldest one, or ''
 --    {'busy', now, free_at, holder}
---    {'later', now, free_at, holder}           no queue was given, and one is needed
+--    {'later', now, free_at, holder}           the queue is needed, but was not given
 --
 -- The fast path, for a key without holders and waiters: one read and one write, before state is
 -- defined.
@@ -50,7 +50,7 @@ if not held and wait_until <= now and ARGV[11] == '0' and ARGV[12] ~= '1'
 end
 
 --- acquire: acquire_free state
--- The key has a holder, or has or may have waiters.
+-- Runs if the key has a holder, or has or may have waiters.
 local limit, patience, claim = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local queue_only = ARGV[12] == '1'
 if queue_only then claim = nil end  -- nobody may run, so nobody is woken
@@ -89,9 +89,9 @@ for _, h in ipairs(holders) do
   end
 end
 
--- The waiter that came first is served first, but nobody waits needlessly: this owner may run if
--- all ahead of it could hold at the same time, in any order, and leave room for it. So readers pass
--- together, but never pass an earlier writer.
+-- Waiters are served in the order of their arrival, but none waits needlessly: this owner may run
+-- if all waiters ahead of it could hold at the same time, in any order, and leave room for it. So
+-- readers run together, but never before an earlier writer.
 local would = { count = tally.count, exclusive = tally.exclusive, room = tally.room }
 local rank, fits = 0, not queue_only and (queue or wait_until <= now)
 while checks_queue and fits do
@@ -131,7 +131,8 @@ local holder = shown(first)
 if not queue then return { 'later', now, instant(tally.free_at), holder } end
 if ARGV[10] ~= '1' then return { 'busy', now, instant(invite_others()), holder } end
 
--- No waiter was expected in the queue, but the record that says so may have been lost.
+-- The lock's field `wait` says that there is no waiter. But it may have been lost, so look at the
+-- queue.
 if not checks_queue then
   checks_queue = true
   expire_waiters()

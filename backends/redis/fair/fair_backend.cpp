@@ -32,7 +32,8 @@ Result<TimedReply> FairBackend::call_with_queue(std::string_view what, const Scr
 }
 
 Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
-  // If another process acquired the lease, only the record shows its lock-delay.
+  // If another process acquired the lease, only the record shows its lock-delay. So the script
+  // compares ttl and lock-delay with the grace period.
   const Duration grace = options().restart_grace;
   const bool any = has_granted || grace == Duration{};
   TRY(answer, call("renew", scripts::renew, lease.key,
@@ -68,8 +69,8 @@ Result<Released> FairBackend::force_release(const Key& key, std::optional<Fencin
   return force_released(answer);
 }
 
-// Takes two exchanges. The request names the newest token that was seen, so that script revoke asks
-// only the holders that were seen.
+// Takes two exchanges. The first reads the holders. The second names the newest token that was
+// read, so that script revoke asks only these holders.
 Result<Released> FairBackend::revoke(const Key& key) {
   TRY(view, inspect(key));
   FencingToken newest = 0;
@@ -105,8 +106,8 @@ Result<RunStarts> FairBackend::starts(const Key& key) {
   return none ? RunStarts{*now, {}} : RunStarts{*now, RunStart{*at, *until}};
 }
 
-// A failover that lost this record would let a job start twice in a period. So as many replicas
-// must confirm it as for a grant.
+// If a failover lost this record, a job could start twice in a period. So as many replicas must
+// confirm the record as a grant.
 Result<UpdateResult> FairBackend::note_start(const Lease& lease, const RunStartUpdate& change) {
   const auto text = [](const std::optional<RunStart>& s) {
     return s ? fmt::format("{}|{}", s->at, s->until) : "";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recipe `fair`: LockState in Redis. Every operation is one script, so it is one round trip and
-// one decision. A waiter sleeps in BLPOP on its own list until a script that made room wakes it up.
+// one decision. A waiter sleeps in BLPOP on its own list, until a script that makes room wakes it
+// up.
 #pragma once
 #include <algorithm>
 #include "redis/fair/fair_record.hpp"
@@ -8,9 +9,9 @@
 
 namespace dlock::redis {
 
-// A waiter polls every third of its patience, and is dropped after a whole patience of silence. A
-// waiter that was woken and does not claim the lock within `claim` loses its place. So a dead first
-// waiter can block the others for `claim` at most.
+// A waiter polls every third of its patience. If it sends nothing for a whole patience, it is
+// dropped. A waiter that was woken and does not claim the lock within `claim` loses its place. So a
+// dead first waiter can block the others for at most `claim`.
 constexpr Duration patience_of(Duration ttl) noexcept {
   return std::clamp<Duration>(ttl / 3, std::chrono::seconds{3}, std::chrono::seconds{10});
 }
@@ -47,16 +48,17 @@ class FairBackend final : public RedisBackend {
 
  private:
   FairKeys keys_of(const Key& key) const { return {options().prefix, key}; }
-  // Calls a script that needs the lock's key only; as many replicas as demanded confirm it.
+  // Calls a script that needs only the lock's key. `confirmed`: waits for as many replicas as
+  // ?replicas= demands.
   Result<TimedReply> call(std::string_view what, const Script&, const Key&,
                           std::vector<std::string> args, bool confirmed = false);
-  // Calls a script that needs the queue, too. If the slot is being moved and the queue is
-  // elsewhere, the script does what the lock's key alone allows.
+  // Calls a script that needs the queue, too. If the slot is being moved and another server has the
+  // queue, the script does what the lock's key alone allows.
   Result<TimedReply> call_with_queue(std::string_view what, const Script&, const FairKeys&,
                                      std::vector<std::string> args);
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
-  // `wanted`: the key that the caller named, which the server may have lost. null: the key was
-  // found on the server.
+  // `wanted`: the key that the caller named; the server may have lost it. null: the key was found
+  // on the server.
   Result<std::optional<KeyView>> inspect(const FairKeys&, const Key* wanted);
 };
 

@@ -9,30 +9,31 @@
 namespace dlock::redis {
 namespace {
 
-constexpr unsigned most_breaks = 2;  // in one poll; after more, the caller must learn of it
+constexpr unsigned most_breaks = 2;  // connections lost in one poll, before it returns an error
 constexpr auto past_the_end = std::chrono::milliseconds{2};
 // The pause of a waiter that cannot be woken because its slot is being moved.
 constexpr auto rest_time = std::chrono::milliseconds{500};
 constexpr auto go_on = std::nullopt;  // the result of a step that has not ended the poll
 
-// Returns a third of the patience, randomised, because several waiters may have come together.
+// Returns a third of the patience, randomised, because several waiters may have come at the same
+// time.
 Duration refresh_of(Duration patience, const Owner& owner) noexcept {
   return patience / 3 * (768 + owner.bytes[0]) / 1024;
 }
 
-// One place in a queue. It sends the script acquire. If it must wait, it sleeps on its own list
-// (BLPOP), with a connection of its own meanwhile. It sends acquire again when it is woken, when it
-// must show that it lives, or when time may have opened the key. The next poll reads a reply that
-// is outstanding at the end of a slice.
+// A place in the queue. The waiter sends the script acquire. If it must wait, it sleeps in BLPOP on
+// its own list, over a connection that is used for nothing else meanwhile. It sends acquire again
+// when it is woken, when it must show that it lives, or when the key may have become free by time
+// alone. If a reply is outstanding at the end of a slice, the next poll reads it.
 //
 // Interleavings that remain:
-// 1. An acquire got no reply; its connection is cut, and a new one repeats the acquire or cancels.
-//    If the network delivers the first request after that cancel, its grant has no owner and blocks
-//    the key until its ttl is over. (The connection is reset, so the kernel does not send the
-//    request again; only data in flight can arrive.)
+// 1. An acquire gets no reply, and its connection is cut. The waiter repeats the acquire over a new
+//    connection, or cancels. If the network delivers the first acquire after that cancel, the grant
+//    has no owner, and blocks the key until its ttl is over. (The first connection is reset, so the
+//    kernel does not send the request again; only data in flight can arrive.)
 // 2. A script wakes this waiter, its BLPOP takes the element, and the connection breaks before the
-//    reply. The waiter sends acquire again on a new connection, which needs no wake-up: it finds
-//    room and grants.
+//    reply. The waiter sends acquire again over a new connection. It needs no wake-up for that:
+//    acquire finds room, and grants.
 class FairWaiter final : public Waiter {
  public:
   FairWaiter(FairBackend& backend, const Request& request)
@@ -45,7 +46,7 @@ class FairWaiter final : public Waiter {
   Result<void> cancel() override;
 
  private:
-  using Step = Result<std::optional<Progress>>;  // nothing: go on
+  using Step = Result<std::optional<Progress>>;  // nullopt: go on
 
   Step start();
   Step receive_answer(Deadline end);
@@ -69,10 +70,10 @@ class FairWaiter final : public Waiter {
   std::optional<Exchange> acquire_;
   std::unique_ptr<Connection> listening_;
   std::optional<Deadline> rest_until_;
-  bool queued_ = false;        // it got a place
+  bool queued_ = false;        // we have a place in the queue
   std::optional<Lease> owed_;  // a grant whose release got no reply
-  Deadline grants_from_{};     // the end of the server's restart_grace: a place, no grant before
-  unsigned breaks_ = 0;        // lines lost in this poll
+  Deadline grants_from_{};     // end of the server's grace period; before it, places but no grants
+  unsigned breaks_ = 0;        // connections lost in this poll
   Waiting last_;
 };
 
@@ -161,7 +162,7 @@ FairWaiter::Step FairWaiter::on_reply(const TimedReply& answer, Deadline end) {
   const Reply& reply = answer.reply;
   const std::string_view verdict = reply.text_at(0);
   const auto now = reply.number_at(1);
-  if (verdict == "held" && Clock::now() < grants_from_) {  // only a lost reply
+  if (verdict == "held" && Clock::now() < grants_from_) {  // only possible after a lost reply
     retry_soon();
     return go_on;
   }
@@ -190,11 +191,11 @@ FairWaiter::Step FairWaiter::on_reply(const TimedReply& answer, Deadline end) {
     return waiting();
   }
   Duration time = refresh_of(std::min(patience_, request_.ttl), request_.owner);
-  // When time alone opens the key, no script runs. So the first waiter that may not run yet polls
-  // at that time.
+  // When the key becomes free by time alone, no script runs that could wake a waiter. So the first
+  // waiter that may not run yet polls at that time.
   if (reply.number_at(4) == 1 && *free_at > 0)
     time = std::min(time, std::max(Duration{*free_at - *now}, Duration{0}) + past_the_end);
-  if (Clock::now() < grants_from_)  // then all waiters ask, and the queue has their order
+  if (Clock::now() < grants_from_)  // at its end all waiters ask; the queue keeps their order
     time = std::min(time, std::chrono::ceil<Duration>(grants_from_ - Clock::now()) + past_the_end);
   listen(time);
   return go_on;
@@ -246,7 +247,7 @@ FairWaiter::Step FairWaiter::receive_wake(Deadline end) {
     return go_on;
   }
   const bool elsewhere = classify(reply->text).remedy == Remedy::elsewhere;
-  // The list is in the other part of a slot that is being moved.
+  // The slot is being moved, and the other server has the list.
   const bool moving = detour(client_.options(), *line, command(), *reply, {}).has_value();
   if (elsewhere && !moving) client_.invalidate(std::move(line), reply->text);
   else client_.give_back(std::move(line));
@@ -255,8 +256,8 @@ FairWaiter::Step FairWaiter::receive_wake(Deadline end) {
   return fail(as_error("acquire", where, reply->text));
 }
 
-// The lease counts from before the request that was granted. If that was an earlier request whose
-// reply was lost, dlock renews now, and the lease counts from the renewal.
+// The lease counts from the time before the granted request was sent. If that was an earlier
+// request whose reply was lost, dlock renews now, and the lease counts from the renewal.
 FairWaiter::Step FairWaiter::grant(const TimedReply& answer, bool repeated) {
   const auto token = parse_number<std::uint64_t>(answer.reply.text_at(2));
   const auto slot = answer.reply.number_at(3);

@@ -11,7 +11,7 @@ namespace {
 
 std::string_view field(std::string_view& rest) noexcept { return next_part(rest, '|'); }
 
-// A lease lasts longer than requested if the server's clock was set back since.
+// A lease lasts longer than requested if the server's clock was set back after the grant.
 void note_clock(const LockState::Holder& h, Micros now, std::vector<std::string>& notes) {
   if (h.since <= now + 1'000'000) return;
   notes.push_back(

@@ -19,7 +19,7 @@ class FairKeys {
   }
   FairKeys(std::string_view prefix, std::string name);  // from a name found in the store
 
-  // The lock is named after the part that stays when there are no holders.
+  // The lock's key is named after `fence`, the field that stays when there are no holders.
   std::string lock() const { return base_ + "fence"; }
   std::string queue() const { return base_ + "queue"; }
   // in the order of KEYS
@@ -27,21 +27,23 @@ class FairKeys {
   std::string wake(const Owner& owner) const { return base_ + "wake:" + owner.hex(); }
   std::string slot() const { return base_; }  // chooses the server in a cluster
   const std::string& name() const noexcept { return name_; }
-  // the full key, if the name does not have it
+  // the full key, if the name is a shortened one
   const std::string& record_suffix() const noexcept { return record_suffix_; }
 
-  // The name in `found`, a name in the store that matches pattern(). Nothing: another program's.
+  // Returns dlock's name in `found`, a key of the store that matches pattern(). nullopt: `found` is
+  // another program's.
   static std::optional<std::string> name_in(std::string_view found, std::string_view prefix);
   static std::string pattern(std::string_view prefix);  // for SCAN
-  // The key of dlock with this name and fence record; the name itself if the key is unknown.
+  // Returns the key of dlock that has this name and fence record, or the name itself if the key is
+  // unknown.
   static std::string key_text(const std::string& name, std::string_view fence_record);
 
  private:
   std::string name_, base_, record_suffix_;
 };
 
-// Holders and waiters. Nothing: malformed. `id`: the first digits of the owner; the rest is not
-// known here.
+// Holders and waiters as the scripts return them. `id`: the first digits of the owner; the scripts
+// do not return the others. nullopt from the parsers: the record is malformed.
 struct HolderRecord : LockState::Holder {
   std::string id;
   Micros granted = 0;
@@ -58,7 +60,7 @@ HolderView view_of(const HolderRecord&, Micros now);
 // the most holders, and waiters, of one key that are shown
 inline constexpr std::size_t most_shown = 1000;
 
-// Makes a view from the reply of script inspect. Nothing: the key is unknown.
+// Makes a view from the reply of script inspect. nullopt: there is no such key.
 Result<std::optional<KeyView>> view_of(const FairKeys&, const Reply&);
 
 }  // namespace dlock::redis

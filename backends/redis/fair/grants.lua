@@ -2,8 +2,8 @@
 -- Scripts that change a grant.
 
 --- find_token: keys
--- Runs before release and renew, if the caller knows its owner but not its token (a handle). Finds
--- the newest grant of that owner.
+-- Runs before release and renew. If the caller knows the owner but not the token (a handle), finds
+-- the token of the newest grant of that owner.
 if ARGV[2] == '' then
   local fields, newest = call('HGETALL', lock), 0
   for i = 1, #fields, 2 do
@@ -14,10 +14,10 @@ if ARGV[2] == '' then
 end
 
 --- note_run: keys
--- Runs before release and renew, which call it after their own first write, because Redis lets a
--- script that has written go on when memory is full. Records the last run of the key, from the
--- record of its grant. A run with a newer token stays: of several holders, or after a late request,
--- the newest run counts.
+-- Records the last run of the key, from the record of its grant. release and renew call it after
+-- their own first write, because when memory is full, Redis lets a script go on only if it has
+-- already written. The record of a newer token stays, because the newest run counts if there are
+-- several holders or if a request is late.
 local function note_run(record, last, status)
   local granted, meta = string.match(record, '^%x*|%d+|%d+|[XSP]|%d+|%d+|(%d+)|(.*)$')
   if not status or status == '' or not granted then return end
@@ -28,12 +28,12 @@ end
 
 --- renew: find_token note_run
 -- Makes the lease end `ttl` from now, even if that is earlier than before. It never revives a lease
--- that has ended, and needs only the lock's key. It writes the expiry first, because Redis lets a
--- script that has written go on when memory is full.
--- KEYS lock   ARGV owner, token, ttl, the longest it may be with the lock-delay ('': any), how the
--- job ended (detach), what is new about the holder (Lease::ended)
--- -> {'kept', now, token, mode, slot, 1 if it was asked to stop, or 0}, {'lost', now} or {'longer',
---     now, lock-delay}, which has changed nothing
+-- that has ended, and needs only the lock's key. It writes the expiry first, because when memory is
+-- full, Redis lets a script go on only if it has already written.
+-- KEYS lock   ARGV owner, token, ttl, the most that ttl and lock-delay may be together ('': any),
+-- how the job ended (detach), what is new about the holder (Lease::ended)
+-- -> {'kept', now, token, mode, slot, 1 if the holder was asked to stop, else 0}, {'lost', now} or
+--    {'longer', now, lock-delay}: too long, and nothing was changed
 local found = call('HMGET', lock, ARGV[2], 'expires', 'revoke', 'last')
 if not found[1] then return { 'lost', now } end
 local owner, deadline, rest, mode, slot, delay =
@@ -60,9 +60,10 @@ local marked = tonumber(string.match(found[3] or '', '^%d+')) or 0
 return { 'kept', now, ARGV[2], mode, tonumber(slot), tonumber(ARGV[2]) <= marked and 1 or 0 }
 
 --- release_free: find_token note_run
--- Releases this owner's grant with this token, if it is in force. Deletes first (allowed even when
--- memory is full), wakes last. A release starts no lock-delay. KEYS lock [queue]
--- ARGV owner, token, claim, how the job ended ('': there was none)   -> {released, now}
+-- Releases this owner's grant with this token, if it is in force. The script deletes first, which
+-- Redis allows even when memory is full, and wakes waiters last. A release starts no lock-delay.
+-- KEYS lock [queue]   ARGV owner, token, claim, how the job ended ('': there was none)
+-- -> {released, now}
 local found = call('HMGET', lock, ARGV[2], 'wait', 'revoke', 'last')
 local released = 0
 if found[1] then
@@ -87,8 +88,8 @@ serve_queue(call('HGETALL', lock), tonumber(ARGV[3]))
 return { released, now }
 
 --- cancel: state
--- Leaves the queue, and releases a grant that a request of this owner without a reply may have
--- made. An owner is new for each attempt, so a late cancel cannot affect the next attempt.
+-- Removes this owner from the queue, and releases its grant, which a request without a reply may
+-- have made. An owner is new for each attempt, so a late cancel cannot affect the next attempt.
 -- KEYS lock [queue]   ARGV owner, mode, limit, meta, claim   -> {waited, released, now}
 local fields, left = call('HGETALL', lock), {}
 local wait_until, released, waited = 0, 0, 0
@@ -150,8 +151,9 @@ return { removed, now }
 
 --- revoke: keys
 -- Asks the holders in force with this token or an older token to stop. The sender has read the
--- token from the lock. Tokens only rise. So if the request arrives late or twice, after those
--- grants, it finds no holder to ask and writes nothing. A mark that stays asks no later grant.
+-- token from the lock, and tokens only rise. So a request that arrives after the end of those
+-- grants, late or twice, finds no holder to ask and writes nothing. A mark that stays does not
+-- concern later grants.
 -- KEYS lock   ARGV token, who asks   -> {holders asked, now}
 local fields, revoked, marked = call('HGETALL', lock), 0, 0
 for i = 1, #fields, 2 do
@@ -171,10 +173,11 @@ end
 return { revoked, now }
 
 --- note_start: find_token
--- Replaces the recorded start if it is the start that was read, and the grant is in force. If it is
--- the new start already, the request is a repetition: write the start again, for the replicas.
+-- If the grant is in force and the recorded start is the one that the caller has read, replaces it
+-- by the new start. If the recorded start is already the new one, the request is a repetition. Then
+-- the script writes the start again, so that the replicas get it.
 -- KEYS lock   ARGV owner, token, the start that was read, the new one: 'at|keep until' or ''
--- -> {1: done, 0: no grant in force, 2: another start is noted; now}
+-- -> {1: done, 0: no grant in force, 2: another start is recorded; now}
 local found = call('HMGET', lock, ARGV[2], 'start', 'expires')
 local owner, deadline = string.match(found[1] or '', '^(%x*)|(%d+)|')
 if owner ~= ARGV[1] or tonumber(deadline) <= now then return { 0, now } end

@@ -18,10 +18,10 @@ end
 return 0
 
 --- inspect: state
--- Everything about one key, at most ARGV[1] holders and waiters. KEYS lock [queue]
--- Those in force come first, then those that have ended and were not cleared away.
--- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}, revoke, last,
---     start, each or ''}  owners cut to their first digits
+-- Returns everything about one key, with at most ARGV[1] holders and waiters. Holders in force come
+-- first, and then holders that have ended and were not removed yet. KEYS lock [queue]
+-- -> {now, fence, holder count, {holder, ...}, waiter count, {waiter, ...}, revoke, last, start}
+--    An owner is cut to its first digits. fence, revoke, last and start: '' if there is none
 local most = tonumber(ARGV[1])
 local fields, count, in_force, ended = call('HGETALL', lock), 0, {}, {}
 local known, start = { fence = '', revoke = '', last = '' }, ''
@@ -66,7 +66,7 @@ end
 return { now, known.fence, count, in_force, waiters, waiting, known.revoke, known.last, start }
 
 --- starts: keys
--- The newest start that was noted. KEYS lock   -> {now, start or '', keep until}
+-- Returns the newest start that was recorded. KEYS lock   -> {now, start or '', keep until}
 local at, keep_until = string.match(call('HMGET', lock, 'start')[1] or '', '^(%d+)|(%d+)')
 if not at or tonumber(keep_until) <= now then at, keep_until = '', '' end
 return { now, at, keep_until }

@@ -10,9 +10,9 @@ local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
 --- keys: clock
--- Without a queue (a cluster is moving the slot) a script does what the lock alone allows.
+-- If the queue is not given (its slot is being moved), a script does what the lock alone allows.
 local lock, queue = KEYS[1], KEYS[2]
--- The replies for a record that is left as it is.
+-- The replies for a record that this dlock cannot use. It stays as it is.
 local function other_layout(version)
   local known = ', and this dlock knows layout 1'
   return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. version .. known)
@@ -49,8 +49,8 @@ local function shown(h)
   return h.token .. '|' .. string.sub(h.record, 1, 8) .. string.sub(h.record, #h.owner + 1)
 end
 
--- The owners that hold, or would hold, at the same time. `room`: the smallest limit of the waiters
--- ahead, which must still be able to hold.
+-- A tally counts the owners that hold, or would hold, at the same time. tally.room: the smallest
+-- limit of the waiters ahead, because these waiters must still be able to hold.
 local function admits(tally, mode, limit)
   if mode == 'X' then return tally.count == 0 end
   return not tally.exclusive and tally.count < tally.room and (mode == 'S' or tally.count < limit)
@@ -59,7 +59,7 @@ local function add(tally, mode)
   tally.count = tally.count + 1
   tally.exclusive = tally.exclusive or mode == 'X'
 end
--- Returns whether a waiter may run. If so, it counts as a holder for the waiters behind it.
+-- Returns whether a waiter may run. If so, counts it as a holder for the waiters behind it.
 local function let_in(tally, mode, limit)
   if not admits(tally, mode, limit) then return false end
   add(tally, mode)
@@ -67,9 +67,9 @@ local function let_in(tally, mode, limit)
   return true
 end
 
--- Finds the holders among these fields, and drops expired ones. free_at: when the first of them
--- ends by itself, lock-delay included.
--- -> tally, holders, the oldest one, the newest token of all
+-- Finds the holders among these fields, and removes expired ones. tally.free_at: when the first
+-- holder ends by itself, including its lock-delay.
+-- -> tally, holders, the oldest holder, the newest token of all
 local function inside(fields)
   local tally = { count = 0, exclusive = false, room = math.huge, free_at = math.huge }
   local holders, first, top = {}, nil, 0
@@ -91,8 +91,9 @@ local function inside(fields)
   return tally, holders, first, top
 end
 
--- If a script empties a key in a slot that is being moved and then accesses that key, it ends with
--- an error, halfway. So count the members of the queue here, and do not access an empty queue.
+-- If the slot of a key is being moved, and a script empties the key and then accesses it again,
+-- Redis stops the script halfway with an error. So count the members of the queue here, and do not
+-- access an empty queue.
 local size, cached = 0, {}
 local function drop(ticket)
   size = size - call('ZREMRANGEBYSCORE', queue, ticket, ticket)
@@ -105,11 +106,11 @@ local function expire_waiters()  -- before any other access to the queue
   local silent = call('ZRANGEBYSCORE', queue, border, string.format('%.1f', now + 0.5))
   for _, member in ipairs(silent) do drop(string.sub(member, 2)) end
 end
--- Returns how long a waiter lives, and whether it was invited and has not polled since.
+-- Returns the score of a waiter's mark: until when the waiter lives, plus .5 if the waiter was
+-- invited and has not polled since.
 local function mark(live_until, called) return digits(live_until) .. (called and '.5' or '') end
 
--- Returns the waiter at `rank`, or nil after the last one. Removes a place without its mark (it was
--- deleted).
+-- Returns the waiter at `rank`, or nil after the last one. Removes a place whose mark was deleted.
 local function waiter_at(rank)
   while not cached[rank] do
     if size == 0 then return nil end
@@ -129,12 +130,13 @@ local function waiter_at(rank)
 end
 
 -- Wakes exactly the waiters that may run now and have not been invited yet. A waiter that does not
--- poll again within `claim` loses its place, because it would block all behind it. This comes last
--- and never fails, because earlier decisions stand. A waiter that cannot be reached (memory is
--- full; its list is in the other part of a slot that is being moved) learns of its turn by its
--- refresh. `claim` nil: wakes nobody.
--- -> when time alone may change which waiters can run: the end of a holder, of a waiter that may
---    run and does not, and of the first that may not; rank of the first that may not run
+-- poll again within `claim` loses its place, because it would block all waiters behind it. A script
+-- calls this last. It never fails, because what the script has written before stays. A waiter that
+-- cannot be woken (memory is full, or another server has the waiter's list because the slot is
+-- being moved) learns of its turn at its next refresh. `claim` nil: wakes nobody.
+-- -> when time alone may change which waiters can run: the earliest end of a holder, of a waiter
+--    that may run and does not, and of the first waiter that may not run; and the rank of the
+--    first waiter that may not run
 local wake = string.gsub(lock, 'fence$', 'wake:')
 local function invite(tally, claim)
   local rank, free_at = 0, tally.free_at
@@ -156,8 +158,9 @@ local function invite(tally, claim)
   end
 end
 
--- After an operation that may have made room, if there may be waiters. `fields`: of the lock, as
--- they are now. The operation stands, whatever is in the place of the queue.
+-- Call it after an operation that may have made room, if there may be waiters. `fields`: the fields
+-- of the lock after that operation. The operation stays done, whatever is in the place of the
+-- queue.
 local function serve_queue(fields, claim)
   pcall(function()
     expire_waiters()

@@ -54,7 +54,7 @@ std::string NamedBackend::time_in(Duration ttl) const {
   return fmt::format_int((wall_micros() + ttl.count() + unit - 1) / unit + 1).str();
 }
 
-// Accepts decimals, because other programs write them.
+// Accepts decimal fractions, because other programs write them.
 std::optional<Micros> NamedBackend::time_of(std::string_view value) const {
   double number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -84,7 +84,7 @@ Result<TimedReply> NamedBackend::call(std::string_view what, const Script& scrip
 }
 
 Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
-  // a renewal for that long could outlast the grace period
+  // a renewal with this ttl could last longer than the grace period
   if (!has_granted) TRY_VOID(within_grace({ttl}, options().restart_grace));
   const std::string owner = lease.owner.hex();
   TRY(answer, value_ == Value::time ? call("renew", scripts::named_getset_renew, named(lease.key),
@@ -95,7 +95,7 @@ Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
   if (verdict == "lost")
     return Lost{"the server does not have it any more: it expired, or was removed or replaced"};
   auto token = parse_number<std::uint64_t>(answer.reply.text_at(1));
-  if (token == 0U && lease.token != 0) token = lease.token;  // only the lock itself was readable
+  if (token == 0U && lease.token != 0) token = lease.token;  // the script had only the lock's key
   if (verdict != "kept" || !token) return fail(malformed_reply("renew", where()));
   if (*token == 0)
     return fail(Errc::unavailable, "renew at {}: its slot is being moved, and the token with it",

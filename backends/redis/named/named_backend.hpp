@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipes that exclude with other programs: a lock under their name, compare-and-delete, a record
-// of dlock's own about the holder, and waiting by polling. Other programs wake no waiter when they
-// release, so only their remaining time says when to look again. The recipes differ in how they
-// take a free lock (named_backend_waiter.cpp) and in what its value says:
+// The recipes with which dlock and other programs exclude each other. The lock has the name that
+// those programs use, and is released by compare-and-delete. dlock keeps a record of its own about
+// the holder. Waiters poll: other programs wake no waiter when they release, so only the remaining
+// time of the lock says when to poll again. The recipes differ in how they take a free lock
+// (named_backend_waiter.cpp), and in what the value of the lock says:
 //
 // set: `SET key owner NX PX ttl` and compare-and-delete, as redis-py, redsync, node-redlock and
-// many others do on one server. The value is the owner in hex, so dlock recognises a request of its
-// own whose reply was lost. Tokens order the grants of dlock; other clients have none.
+// many others do on one server. The value is the owner in hex, so dlock recognises its own grant
+// when a reply was lost. Only the grants of dlock have tokens.
 //
 // setnx-expire: SETNX, then EXPIRE. A crash between these two commands leaves a lock for ever.
-// 1. A takes the lock (SETNX) and dies, so the lock has no end. A dlock's value is
-//    `dlock1:<owner>:<ttl in ms>`, and any other dlock that waits sets the end of such a lock. A
-//    foreign lock stays until an operator removes it, or for `?stale_after=`.
-// 2. A takes the lock and stalls; B sets its end; it ends, and B takes it; A sets the end. A does
-//    that in a script that checks the value first: a bare EXPIRE could end B's lock before the time
-//    that B relies on. The other programs' EXPIRE can.
+// 1. A takes the lock (SETNX) and dies, so the lock has no expiry. If A was a dlock, the value is
+//    `dlock1:<owner>:<ttl in ms>`, and any dlock that waits sets the expiry. The lock of another
+//    program stays until an operator removes it, or until `?stale_after=` has passed.
+// 2. A takes the lock and stalls. B sets the expiry of that lock, the lock expires, and B takes it.
+//    Then A continues, and sets the expiry. If A is a dlock, it does that in a script that checks
+//    the value first, because a bare EXPIRE could end B's lock before the time that B relies on. If
+//    A is another program, its EXPIRE can end B's lock too early.
 //
-// getset: SETNX of the time at which the lock ends. When it has passed, a client takes over with
-// GETSET: the client that gets the old time back has the lock. dlock does both in one script, so it
-// never overwrites a time that has not passed. The weaknesses of the algorithm:
-// 1. The times are the clients': a client whose clock is ahead takes over from a valid holder.
-// 2. A and B see that the time has passed. A's GETSET returns the old time: A has the lock. B's
-//    GETSET returns A's time: B has lost, and has overwritten A's time with its own. If B is
-//    another program, A finds a value that is not its own and must consider its lock lost.
-// 3. The value does not name its owner. dlock's record beside it does, for dlocks. The server never
-//    deletes such a lock: after a crash the last time stays until another client takes over.
+// getset: SETNX writes the time at which the lock ends as the value. When that time has passed, a
+// client takes the lock over with GETSET: the client that gets the old time back has the lock.
+// dlock does both in one script, so it never overwrites a time that has not passed. The weaknesses
+// of the algorithm:
+// 1. The times are by the clients' clocks: a client whose clock is ahead takes the lock over from a
+//    valid holder.
+// 2. A and another program B see that the time has passed. A's GETSET returns the old time, so A
+//    has the lock. B's GETSET returns A's time, so B does not have the lock, but B has overwritten
+//    A's time. A finds a value that is not its own, and must consider its lock lost.
+// 3. The value does not name its owner. If the owner is a dlock, the record beside the lock names
+//    it. The server never deletes such a lock: after a crash, the last time stays until another
+//    client takes over.
 #pragma once
 #include "core/key.hpp"
 #include "redis/redis_backend.hpp"
@@ -43,7 +48,7 @@ struct NamedKey {
   // false: the name has a '}' without a '{' before it, which a cluster cannot use
   bool same_slot = true;
 
-  // nothing: it is no record of dlock
+  // Returns the name of the lock that has this record. nullopt: it is no record of dlock.
   static std::optional<std::string> lock_of(std::string_view fence);
   static std::string fences_below(std::string_view prefix);  // pattern for SCAN
 };
@@ -52,7 +57,7 @@ struct NamedKey {
 struct NamedState {
   Micros now = 0;
   std::string type, value;
-  std::optional<Duration> left;  // until the server deletes the lock; nothing: it never does
+  std::optional<Duration> left;  // until the server deletes the lock; nullopt: it never does
   struct OwnRecord {
     FencingToken token = 0;
     std::string owner, value;
@@ -62,7 +67,7 @@ struct NamedState {
   std::optional<OwnRecord> record;
   std::string unknown_reason;  // as in KeyView
 
-  static std::optional<NamedState> parse(const Reply&);  // nothing: the reply is malformed
+  static std::optional<NamedState> parse(const Reply&);  // nullopt: the reply is malformed
   bool held() const noexcept { return type != "none"; }
   // whether a dlock holds it
   bool ours() const noexcept { return held() && record && record->value == value; }
@@ -94,15 +99,16 @@ class NamedBackend final : public RedisBackend {
 
   // What the value of a lock says. Used by the waiter.
   enum class Value {
-    owner,   // of set: the owner
-    marked,  // setnx-expire: begins with the owner
-    time,    // of getset: when it ends; only the record has the owner
+    owner,   // set: the owner
+    marked,  // setnx-expire: begins with value_mark and the owner
+    time,    // getset: when the lock ends; only the record names the owner
   };
   Value value() const noexcept { return value_; }
-  // Returns the value of this owner, or its beginning if the result ends in ':'. Empty: only the
-  // record names the owner.
+  // Returns the value of a lock of this owner. If the result ends in ':', it is only the beginning
+  // of the value. Empty: only the record names the owner.
   std::string sign(const Owner&) const;
-  // Returns when a lock of getset ends, by our clock, plus one unit, as the algorithm demands.
+  // getset: returns the value of a lock that ends in `ttl`, by our clock, plus one unit, as the
+  // algorithm demands.
   std::string time_in(Duration ttl) const;
   std::string unit() const;
   NamedKey named(const Key& key) const { return {options().prefix, key}; }
@@ -121,9 +127,9 @@ class NamedBackend final : public RedisBackend {
  private:
   Result<TimedReply> call(std::string_view what, const Script&, const NamedKey&,
                           std::vector<std::string> args, std::size_t enough);
-  std::optional<Micros> time_of(std::string_view value) const;  // nothing: the value is not a time
-  // `wanted`: the key that the caller named, which the server may have lost. null: the key was
-  // found on the server.
+  std::optional<Micros> time_of(std::string_view value) const;  // nullopt: the value is not a time
+  // `wanted`: the key that the caller named; the server may have lost it. null: the key was found
+  // on the server.
   Result<std::optional<KeyView>> inspect(const NamedKey&, const Key* wanted);
 
   const Value value_;

@@ -21,14 +21,16 @@ class NamedWaiter final : public PollingWaiter {
  private:
   Result<Tried> try_once() override;
   Result<Tried> take_by_setnx();
-  // Asks for a free lock. The reply is {'granted', token}, {'held'} or {'busy', when to ask again}.
+  // Tries to take the lock. The script replies {'granted', token}, {'held', token} or {'busy',
+  // state}.
   Result<Tried> take(const Script&, std::vector<std::string> args);
   Result<Tried> complete(const std::string& value);
   Result<Tried> mend(const NamedState&);
   // Returns the lease of {'granted', token}, if enough replicas have it.
   Result<Tried> granted(const TimedReply&, Deadline sent);
   Result<Tried> busy(const NamedState&) const;
-  // No request was sent, because the server grants nothing in its grace period.
+  // Returns the result if no request was sent, because the server grants nothing in its grace
+  // period.
   Result<Tried> in_grace(const TimedReply&);
   Command command(const Script*, std::vector<std::string> args) const;
 
@@ -64,14 +66,14 @@ Command NamedWaiter::command(const Script* script, std::vector<std::string> args
 
 Result<PollingWaiter::Tried> NamedWaiter::take(const Script& script,
                                                std::vector<std::string> args) {
-  const Deadline sent = Clock::now();  // a value that is a time counts from now
+  const Deadline sent = Clock::now();  // if the value is a time, it counts from now
   TRY(answer, client_.call(command(&script, std::move(args))));
   client_.in_grace_period = answer.grace_left > Duration{};
   if (client_.in_grace_period) return in_grace(answer);
   const bool time = backend_.value() == NamedBackend::Value::time;
   const std::string_view verdict = answer.reply.text_at(0);
   if (verdict == "granted") return granted(answer, time ? sent : answer.sent);
-  // An earlier request of this owner got the lock, so the lease counts from a renewal now.
+  // An earlier request of this owner got the lock. Renew now, and count the lease from the renewal.
   if (verdict == "held") {
     TRY(renewal, backend_.renew({request_.key, request_.owner}, request_.ttl));
     if (auto* kept = std::get_if<Kept>(&renewal)) return Tried{.lease = std::move(kept->lease)};
@@ -129,7 +131,7 @@ Result<PollingWaiter::Tried> NamedWaiter::take_by_setnx() {
   return mend(state);
 }
 
-// Sends the second command: it sets the end and the token, if the lock is still ours.
+// Sends the second command, a script that sets expiry and token if the lock is still ours.
 Result<PollingWaiter::Tried> NamedWaiter::complete(const std::string& value) {
   Command grant =
       command(&scripts::named_grant,

@@ -75,13 +75,14 @@ Health Client::health() {
   return {outage_.get(), in_grace_period, warnings_};
 }
 
-// Drops broken connections, so that no request has to discover the break. Resets `outage_`.
+// Drops idle connections that are broken, so that no request uses them. Afterwards `outage_` is not
+// readable.
 void Client::drop_broken() {
   pollfd rung{outage_.get(), POLLIN, 0};
   if (!outage_ || ::poll(&rung, 1, 0) <= 0) return;
   const Deadline now = Clock::now();
   std::erase_if(idle_, [&](const auto& line) {
-    (void)line->next(now);  // TLS also sends its own records, which are no reply
+    (void)line->next(now);  // what has arrived may be a TLS record, which is no reply
     if (line->ready()) return false;
     locator_->invalidate(line->at(), {});
     return true;
@@ -147,7 +148,8 @@ Result<Reply> Client::request_any(Connection& line, const Command& command, Mann
 Result<TimedReply> Client::call(const Command& command) {
   const Deadline by = usual_deadline();
   bool unknown = false;
-  // If no server has replied yet, retry for this long after the first call. Later calls try once.
+  // If no server has replied yet, retry until first_answer_by_, which the first call sets. After
+  // that time, each call tries once.
   if (!first_answer_by_) first_answer_by_ = later(Clock::now(), options_.connect_timeout);
   const bool too_late = Clock::now() >= *first_answer_by_;
   std::optional<Error> before;
@@ -167,7 +169,7 @@ Result<TimedReply> Client::call(const Command& command) {
     const Deadline next = Clock::now() + (at_once ? Duration{} : pause_before_connect(n));
     if (exchange.again() == Exchange::Again::never || next >= by ||
         (!ever_connected_ && next >= *first_answer_by_)) {
-      // A last try that had no time left knows less than the try before it.
+      // The last try had no time left, so the error of the try before it says more.
       if (before && retryable(answer.error().code) && !ever_connected_ &&
           Clock::now() >= connect_by)
         answer.error() = std::move(*before);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands and their replies, over as many connections as needed. Only one thread uses it.
+// Sends commands and returns their replies, over as many connections as needed. Only one thread may
+// use a Client.
 #pragma once
 #include <utility>
 #include "redis/wire/connection.hpp"
@@ -12,10 +13,11 @@ namespace dlock::redis {
 struct TimedReply {
   Reply reply;              // not an error
   Deadline sent;            // before the answered request was sent
-  bool repeated = false;    // an earlier one may have been carried out as well
-  std::int64_t copies = 0;  // the number of replicas that have it, if requested
-  // Above 0: the server may have lost locks, and grants nothing for this long. A withheld command
-  // was not sent. A holder that was not found may exist.
+  bool repeated = false;    // an earlier attempt may have been carried out, too
+  std::int64_t copies = 0;  // how many replicas have the change, if requested
+  // Above 0: the server may have lost locks, and grants nothing for this long. Then a command that
+  // is withheld in the grace period was not sent, and a holder that was not found may exist all the
+  // same.
   Duration grace_left{};
 };
 
@@ -25,28 +27,29 @@ class Client {
   static Result<std::unique_ptr<Client>> create(Options);
 
   // Repeats the command until a reply comes, because every command can be repeated without harm.
-  // After the usual deadline it begins no new attempt. Connecting, the greeting and the request may
-  // each take op_timeout, so that a slow path to a server still has time for all round trips.
+  // Begins no new attempt after usual_deadline(). Connecting, the greeting and the request may each
+  // take op_timeout, so that a slow path to a server still has time for all round trips.
   // Errc::timed_out: the command may have been carried out. Errc::unavailable: it was not.
   Result<TimedReply> call(const Command&);
-  // op_timeout from now. Until a server has replied once, connect_timeout more.
+  // Returns the time op_timeout from now. Until a server has replied once, it adds connect_timeout.
   Deadline usual_deadline() const noexcept;
 
   // false: no request was ever sent, so nothing needs an undo
   bool ever_connected() const noexcept { return ever_connected_; }
 
-  // Health::outage_fd: readable when an idle connection was closed or broke. Taking a connection
-  // makes it unreadable.
+  // Health::outage_fd becomes readable when an idle connection is closed or breaks. It stays
+  // readable until the client takes a connection for the next request.
   Health health();
 
   // Returns a connection to the master that has the key, or to the given server.
   Result<std::unique_ptr<Connection>> line_for(std::string_view key, Wait);
   Result<std::unique_ptr<Connection>> line_to(const Endpoint&, Wait);
   void give_back(std::unique_ptr<Connection>);
-  // Closes the connection at once. The next request looks the server up again.
+  // Closes the connection at once. The next request looks the server up again. `text`: the error
+  // reply that is the reason.
   void invalidate(std::unique_ptr<Connection>, std::string_view text = {});
-  // Sends one request on a connection, without a retry. An error reply becomes an Error, or a Reply
-  // if the command wants it.
+  // Send one request on a connection, without a retry. For an error reply, request() returns an
+  // Error, and request_any() returns the Reply.
   Result<Reply> request(Connection&, const Command&);
   Result<Reply> request_any(Connection&, const Command&, Manner, Duration patience);
 
@@ -68,8 +71,8 @@ class Client {
     return {};
   }
 
-  // Calls `found` for every key, on all servers, that matches one of `patterns`, which contain a
-  // prefix.
+  // Calls `found` for every key on all servers that matches one of `patterns`. Each pattern
+  // contains the prefix.
   template <class Found>
   Result<void> scan_all(const std::vector<std::string>& patterns, Found found) {
     TRY_VOID(can_list(options_.prefix));
@@ -89,17 +92,18 @@ class Client {
   Locator& locator() noexcept { return *locator_; }
   const Options& options() const noexcept { return options_; }
   std::uint64_t requests = 0;
-  // By the last reply to a waiter, or to a scan, the server is in its grace period.
+  // Whether the server was in its grace period at the last reply to a waiter or to a scan.
   bool in_grace_period = false;
 
  private:
   friend class Exchange;
   explicit Client(Options options) : options_(std::move(options)) {}
   Connection::Shared shared() noexcept { return {options_, credentials_, requests}; }
-  // Returns the deadline of one exchange. Only for the first attempt to reach a server,
-  // --connect-timeout decides it.
+  // Returns the deadline of one exchange: `by`, but if a server has replied before, at least
+  // op_timeout from now.
   Deadline own_time(Deadline by) const noexcept;
-  // Repeats the call while the server refuses credentials that differ from those in the files.
+  // Calls `it`. If the server refuses our credentials and the files have newer credentials, calls
+  // `it` again.
   template <class Do>
   auto with_credentials(Do it) {
     for (;;) {
@@ -124,9 +128,9 @@ class Client {
   std::vector<std::string> warnings_;
 };
 
-// One command, from finding its server to the reply. It follows NOSCRIPT, ASK and TRYAGAIN. It ends
-// when the command is refused or the connection closes. Then its sender decides whether to repeat
-// the command in another exchange.
+// The exchange of one command, from the search for its server to the reply. It follows NOSCRIPT,
+// ASK and TRYAGAIN. It ends when the server refuses the command or the connection closes. Then the
+// caller decides whether to repeat the command in another exchange.
 class Exchange {
  public:
   Exchange(Client& client, Command command) : client_(client), command_(std::move(command)) {}
@@ -137,8 +141,8 @@ class Exchange {
   Result<TimedReply> run(Deadline connect_by);  // does everything, and cannot be interrupted
 
   Result<void> begin(Wait);  // connects and sends the command
-  // Returns the reply. Nothing: the wait is over, but the reply may still come. At the latest
-  // op_timeout after sending there is a reply or an error.
+  // Returns the reply. nullopt: the wait is over, but the reply may still come. At the latest
+  // op_timeout after the command was sent, there is a reply or an error.
   Result<std::optional<TimedReply>> await(Wait);
   // Reads outstanding replies, and sends nothing more.
   void drain(Wait);
@@ -152,13 +156,14 @@ class Exchange {
     never,
     later,
     elsewhere,  // another server, or another login, may be right by now
-    at_once,    // most likely the server had closed an idle line
+    at_once,    // most likely the server had closed an idle connection
   };
   bool sent() const noexcept { return sent_; }
   Again again() const noexcept { return again_; }
 
-  // Call it after a reply, on the same connection. It waits until as many replicas have the change
-  // as ?replicas= demands, at most half of op_timeout. Returns how many have it.
+  // Waits until as many replicas have the change as ?replicas= demands, but at most half of
+  // op_timeout, and returns how many have it. Call it after a reply, because it uses the same
+  // connection.
   Result<std::int64_t> copies();
   std::unique_ptr<Connection> release_line() { return std::move(line_); }
   const Connection& line() const noexcept { return *line_; }
@@ -183,10 +188,10 @@ class Exchange {
   Again again_ = Again::never;
 };
 
-// How and where to repeat a command after this error (NOSCRIPT; a cluster's ASK and TRYAGAIN).
-// Nothing: do not repeat it.
+// Says how and where to repeat a command after an error reply: NOSCRIPT, or ASK and TRYAGAIN of a
+// cluster. nullopt from detour(): do not repeat the command.
 struct Detour {
-  std::optional<Endpoint> to;  // nothing: the same server
+  std::optional<Endpoint> to;  // nullopt: the same server
   Manner manner;
 };
 std::optional<Detour> detour(const Options&, const Connection&, const Command&, const Reply&,

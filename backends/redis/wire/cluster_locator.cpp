@@ -36,7 +36,7 @@ std::optional<Moved> parse_redirection(std::string_view name, std::string_view t
   const auto slot = parse_number<std::uint64_t>(text.substr(0, space)),
              port = parse_number<std::uint64_t>(text.substr(colon + 1));
   if (!slot || *slot > 16383 || !port || *port < 1 || *port > 65535) return std::nullopt;
-  // If the host is empty, it is the node that we asked.
+  // An empty host means the node that we asked.
   const std::string_view host = text.substr(space + 1, colon - space - 1);
   return Moved{
       static_cast<std::uint16_t>(*slot),
@@ -54,7 +54,7 @@ std::optional<Moved> parse_ask(std::string_view text, const Endpoint& from) {
 
 namespace {
 
-// After this silence the next node is asked, too.
+// If a node is silent for this long, the next node is asked, too.
 constexpr auto between_nodes = std::chrono::milliseconds{30};
 
 // Asks one node for its slot map.
@@ -64,7 +64,8 @@ class MapRequest final : public InFlight {
       : InFlight(shared, at, Connection::Greeting::full) {}
 
   bool alone = false;  // the node cannot reach the others, so its map may be old
-  // first slot, last slot, {host, port, ...} of the master, then those of replicas
+  // Each element: first slot, last slot, {host, port, ...} of the master, then those of its
+  // replicas.
   std::optional<Reply> slots;
 
  private:
@@ -133,7 +134,7 @@ std::uint16_t ClusterLocator::index_of(Endpoint at) {
 void ClusterLocator::adopt(const Endpoint& at, const Reply& map) {
   slots_.fill(unknown);
   for (const Reply& range : map.items) {
-    const std::string_view host = range.items[2].text_at(0);  // empty: it is the node that we asked
+    const std::string_view host = range.items[2].text_at(0);  // empty: the node that we asked
     const auto port = range.items[2].number_at(1);
     if (!port || *port < 1 || *port > 65535) continue;
     const auto index = index_of({host.empty() || host == "?" ? at.host : std::string{host},

@@ -24,7 +24,7 @@ void Connection::dial(Deadline by, Duration greeting) {
 void Connection::close(Error why) {
   if (!connection_) return;
   mute_ = state_ == State::greeting && !connection_->received();
-  // Until the connection is open, the server may still learn the reason (a TLS alert).
+  // While dialling, close in the normal way, so that the server learns the reason (a TLS alert).
   if (state_ != State::dialling) connection_->abandon();
   connection_.reset();
   awaited_.clear();
@@ -161,11 +161,12 @@ void Connection::greet() {
   if (!o.password.empty() && !o.user.empty()) request(About::login, {"AUTH", o.user, o.password});
   for (const char* section : {"server", "replication", "memory"})
     request(About::facts, {"INFO", section});
-  // Not in the greeting, because a sentinel has no databases.
+  // SELECT comes last: a sentinel has no databases, and its reply to INFO must show first what it
+  // is.
   if (o.database != 0) request(About::database, {"SELECT", fmt::format_int(o.database).str()});
 }
 
-// Errc::protocol: this is not a reply to the command.
+// Handles a reply of the greeting. Errc::protocol: it is not a reply to the command.
 Result<void> Connection::on_reply(About about, Reply& reply) {
   const Options& o = shared_.options;
   std::string what = about == About::login ? "log in" : "identify the server";
@@ -173,7 +174,7 @@ Result<void> Connection::on_reply(About about, Reply& reply) {
   if (reply.is(Reply::Type::error)) {
     Error refused = as_login_error(what, at_.text(), reply.text, o.password);
     if (about == About::login && refused.code == Errc::protocol) refused.code = Errc::denied;
-    // The server may be a sentinel, which its next reply shows.
+    // Keep this error for later: the server may be a sentinel, which its next reply shows.
     if (about == About::login && reply.text.find("without any password") != reply.text.npos) {
       login_ = std::move(refused);
       return {};

@@ -21,18 +21,18 @@ struct Script {
 // How a command is sent.
 struct Manner {
   bool by_text = false;       // EVAL instead of EVALSHA, for a server without the script
-  bool asking = false;        // behind ASKING: the server is about to get the slot of its keys
-  bool alone = false;         // with Command::enough keys
+  bool asking = false;        // after ASKING: the slot of its keys is being moved to this server
+  bool alone = false;         // with only the first Command::enough keys
   std::string_view number{};  // precedes the arguments; empty: none
 };
 
 // A command that can be repeated without harm.
 struct Command {
-  // What happens to the command at a server in its grace period, which may have lost a lock.
+  // How a command is treated at a server in its grace period, which may have lost a lock.
   enum class InGrace {
-    sent,      // it grants nothing
-    withheld,  // it may grant
-    reported,  // it grants only if its last argument, appended to the others, is "0" instead of "1"
+    sent,      // as usual, because it grants nothing
+    withheld,  // not sent, because it may grant
+    reported,  // sent with the last argument "1" instead of "0", so that it grants nothing
   };
 
   std::string_view what;           // "renew", for messages
@@ -41,13 +41,14 @@ struct Command {
   std::vector<std::string> keys;
   std::vector<std::string> args;  // the script's arguments, or the words of a plain command
   InGrace in_grace = InGrace::sent;
-  // With so many keys the script works in a slot that is being moved; 0: it needs all.
+  // If the slot of the keys is being moved, the script needs only the first `enough` keys; 0: all
+  // keys.
   std::size_t enough = 0;
   bool confirmed = false;  // waits for as many replicas as ?replicas= demands
 };
 
-// Durations as arguments: whole microseconds, not negative. For PX and PEXPIRE: whole milliseconds,
-// rounded up and never 0.
+// Return a duration as an argument. micros(): whole microseconds, never negative. millis(): whole
+// milliseconds for PX and PEXPIRE, rounded up and never 0.
 inline std::string micros(Duration d) {
   return std::to_string(std::max<Duration::rep>(0, d.count()));
 }
@@ -56,11 +57,12 @@ inline std::string millis(Duration d) {
       std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::milliseconds>(d).count()));
 }
 
-// A connection to one server, as a state machine that never waits. It dials all addresses of the
+// A connection to one server, as a state machine that never waits. It tries all addresses of the
 // host, speaks TLS, logs in, learns the server's facts, and then carries several requests at a
-// time, each with its own deadline. The caller polls it (poll_fd, poll_events, until poll_until)
-// and calls next(). A request over a connection that closed may have been carried out, or may still
-// be. Its sender may repeat it if it names an owner under which nothing was released.
+// time, each with its own deadline. The caller waits for poll_events() on poll_fd(), until
+// poll_until(), and then calls next(). If the connection closes, a request over it may have been
+// carried out, or may still be carried out. The sender may repeat a request that names an owner
+// under which nothing was released.
 class Connection {
  public:
   // What all connections of one store share. It must outlive them.
@@ -69,8 +71,8 @@ class Connection {
     Credentials& credentials;
     std::uint64_t& requests;  // commands sent so far
   };
-  // The greeting is one round trip, before any other request. A sentinel gets no greeting: it often
-  // has no password, and no databases.
+  // The greeting is one round trip, before any other request. A sentinel gets no greeting, because
+  // it often has no password, and has no databases.
   enum class Greeting { full, none };
 
   Connection(Shared shared, Endpoint at, Greeting greeting = Greeting::full)
@@ -82,10 +84,11 @@ class Connection {
   // Dialling or greeting: nobody knows yet whether the connection is usable.
   bool pending() const noexcept { return !closed() && !ready(); }
   bool idle() const noexcept { return awaited_.empty(); }  // no request is in flight
-  // It has replied to a request: a later failure may only mean that the server closed it.
+  // The server has replied to a request over this connection. If the connection fails later, the
+  // server may only have closed it.
   bool used() const noexcept { return used_; }
   const ServerFacts& facts() const noexcept { return facts_; }  // when ready
-  unsigned credentials() const noexcept { return version_; }    // their version, for the greeting
+  unsigned credentials() const noexcept { return version_; }    // the version the greeting used
 
   // Returns why it is closed. Errc::unavailable: there is no server, or the connection broke.
   // Errc::denied: password, rights or certificate. Errc::usage: the database does not exist.
@@ -93,22 +96,25 @@ class Connection {
   // Errc::timed_out: a request got no reply in time.
   const Error& why() const noexcept { return why_; }
   Error why_there() const;  // the same, with the server's name
-  // It closed during the greeting without sending a byte: perhaps the server expects TLS.
+  // The connection was closed during the greeting, before the server had sent a byte: perhaps the
+  // server expects TLS.
   bool mute() const noexcept { return mute_; }
 
-  // Dials again. The greeting must end by `by`, but gets at least `greeting`.
+  // Connects again. The connection must be open by `by`, and the greeting must end by then or, if
+  // that is later, `greeting` after the connection is open.
   void dial(Deadline by, Duration greeting = {});
-  // Call it when ready. The next push() or next() sends it.
+  // Appends a command. The next push() or next() sends it. Call it only when the connection is
+  // ready.
   void send(std::span<const std::string_view> command, Deadline answer_by);
   void send(std::initializer_list<std::string_view> command, Deadline answer_by) {
     send(std::span{command.begin(), command.size()}, answer_by);
   }
-  // After ASKING there are two replies, and the second is that of the command. `last` is appended
-  // to the words, unless it is empty.
+  // `last` is appended to the arguments, unless it is empty. With Manner::asking there are two
+  // replies, and the second is the reply to the command.
   void send(const Command&, Manner, Deadline answer_by, std::string_view last = {});
   void push();
-  // Continues as far as possible now. Returns the next reply, in the order of the requests.
-  // Nothing: there is none yet, or the connection has closed.
+  // Does what is possible now, without waiting. Returns the next reply, in the order of the
+  // requests. nullopt: there is none yet, or the connection has closed.
   std::optional<Reply> next(Deadline now);
   // Closes at once and discards unsent data, so that a request that timed out is not sent later.
   void close(Error why);
@@ -117,8 +123,9 @@ class Connection {
   short poll_events() const noexcept { return connection_ ? connection_->poll_events() : short{0}; }
   Deadline poll_until() const noexcept;  // call next() no later than this
 
-  // Waits until it is ready, until a reply comes if a request is in flight, or until it closes.
-  // Nothing: it is ready or closed, or the wait is over.
+  // Waits until the connection is ready or, if a request is in flight, until a reply comes. The
+  // wait also ends when the connection closes. nullopt: there is no reply, because the connection
+  // is ready or closed, or the wait is over.
   std::optional<Reply> await(Wait);
 
  private:
@@ -140,13 +147,13 @@ class Connection {
   Greeting greeting_;
   State state_ = State::closed;
   std::unique_ptr<RespStream> connection_;
-  Deadline until_{};         // dialling and greeting: then it has failed
+  Deadline until_{};         // the end of the time for dialling and greeting
   Duration own_greeting_{};  // the least time for the greeting
   unsigned version_ = 0;
   bool used_ = false, mute_ = false;
   std::deque<Awaited> awaited_;  // outstanding replies, those of the greeting first
-  std::string info_;             // of the greeting
-  std::optional<Error> login_;   // of the greeting: why it was refused
+  std::string info_;             // the replies to INFO in the greeting
+  std::optional<Error> login_;   // why the login of the greeting was refused
   ServerFacts facts_;
   Error why_{Errc::unavailable, "not connected"};
 };

@@ -51,7 +51,8 @@ void ServerFacts::read(std::string_view info) {
   uptime = std::chrono::seconds{
       std::clamp<std::int64_t>(info_number(info, "uptime_in_seconds") - 1, 0, 1'000'000'000)};
   replica = info_field(info, "role") == "slave";
-  // A policy that evicts only keys with an expiry is a danger, too, because dlock's keys have one.
+  // A policy that evicts only keys with an expiry is a danger, too, because dlock's keys have an
+  // expiry.
   const auto policy = info_field(info, "maxmemory_policy");
   if (info_number(info, "maxmemory") > 0 && policy != "noeviction") evicts = policy;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server reports about itself, and from when on it may grant. A server that has restarted
-// may have lost a lock. So it grants no lock before it has been up for Options::restart_grace, and
-// no lease lasts longer than that.
+// What a server reports about itself, and from which time on it may grant locks. A server that has
+// restarted may have lost a lock. So dlock takes no lock before the server has been up for
+// Options::restart_grace, and no lease lasts longer than that.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ unsigned info_version(std::string_view info) noexcept;
 // What a server reported when the connection was made. While the connection stays open, the server
 // is the same process.
 struct ServerFacts {
-  unsigned version = 0;  // as info_version
+  unsigned version = 0;  // as info_version() returns it
   bool replica = false;
   bool cluster = false;
   Duration
@@ -31,7 +31,8 @@ struct ServerFacts {
   // the maxmemory-policy by which it may delete locks; empty: it deletes none
   std::string evicts;
 
-  // Returns for how long the server may still lack locks from before its start.
+  // Returns what is left of the grace period. During this time, the server may have forgotten a
+  // lock that is still in force.
   Duration grace_left(Duration grace) const noexcept;
 
   // Reads replies to INFO: sections server, replication and memory.
@@ -45,15 +46,16 @@ struct LeaseSpan {
   Duration whole() const noexcept { return ttl + lock_delay; }
 };
 
-// Errc::usage: after a restart another client could hold the lock together with this lease. With a
-// grace of 0 the operator promises that the server never loses anything.
+// Checks that a lease ends within the grace period. Errc::usage: it does not, so after a restart
+// another client could hold the lock at the same time. A grace of 0 allows every lease: the
+// operator promises that the server never loses anything.
 Result<void> within_grace(LeaseSpan, Duration grace);
 
-// Returns the rule behind within_grace(), for this lease, in a sentence for people; or the same
-// error.
+// Returns a sentence for people that explains within_grace() for this lease, or the error of
+// within_grace().
 Result<std::string> restart_rule(LeaseSpan, Duration grace);
 
-// The message while grants wait for the end of the grace period.
+// Returns the message for a waiter that is granted nothing before the end of the grace period.
 std::string grace_note(Duration grace, Duration left);
 // Returns why a reply without a holder does not mean that there is none.
 std::string unread_note(Duration grace, Duration left);

@@ -37,7 +37,8 @@ Result<bool> InFlight::step(Deadline now) {
   for (;;) {
     auto reply = line_.next(now);
     if (line_.closed()) return fail(line_.why());
-    // No request is in flight: the Transport left the first address, so ask the next address.
+    // If no request is in flight, the Transport has left a silent address. Send the request again,
+    // to the next address.
     const bool moved = replies_ && !reply && line_.idle();
     if (line_.ready() && (!replies_ || moved)) {
       replies_ = 0;

@@ -25,7 +25,8 @@ class InFlight {
 
  protected:
   virtual Result<void> send() = 0;  // sends the first commands
-  // Handles the `n`th reply, counted from 0. It may send more. Returns whether the request is done.
+  // Handles the `n`th reply, counted from 0. It may send more commands. Returns whether the request
+  // is done.
   virtual Result<bool> on_reply(std::size_t n, Reply) = 0;
 
   const Options& options_;
@@ -34,14 +35,15 @@ class InFlight {
  private:
   Result<bool> step(Deadline now);
 
-  bool answered_ = false;               // over this line
-  std::optional<std::size_t> replies_;  // since it began; nothing: not sent
-  std::optional<Deadline> until_;       // begun
+  bool answered_ = false;               // whether a request got its reply over this connection
+  std::optional<std::size_t> replies_;  // since the request began; nullopt: not sent
+  std::optional<Deadline> until_;       // set when the request has begun
   std::optional<Result<void>> outcome_;
 };
 
-// Begins a request when another one is done or `stagger` has passed. Goes on until `decided` is
-// true (called whenever a request is done), all are done, or the wait is over.
+// Begins the requests one after the other: the next one when a request is done, or when `stagger`
+// has passed since the last one began. Returns when `decided` returns true (it is called whenever a
+// request is done), when all requests are done, or when the wait is over.
 void run_all(const std::vector<InFlight*>&, Wait, Duration stagger,
              const std::function<bool()>& decided);
 

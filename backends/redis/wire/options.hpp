@@ -18,15 +18,16 @@ struct Options : LoginOptions {
   std::string prefix;     // of every key in the store
   unsigned replicas = 0;  // the number of acknowledgements that a grant needs
   Duration restart_grace{};
-  // setnx-expire: removes a foreign lock without expiry that has not changed for this long.
+  // setnx-expire: dlock removes a foreign lock that has no expiry and has not changed for this
+  // long.
   std::optional<Duration> stale_after;
   Micros unit = 1'000'000;  // getset: microseconds per unit of its timestamps
 };
 
 std::uint16_t usual_port(std::string_view scheme) noexcept;
 
-// Errc::usage: the message names the item, its value and what is allowed. Without a topology the
-// scheme decides it.
+// Errc::usage: the message names the item, its value and what is allowed. If no topology is given,
+// the scheme decides.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&,
                               std::optional<Options::Topology> = {});
 

@@ -8,8 +8,8 @@
 namespace dlock::redis {
 namespace {
 
-// hiredis asks for one object per element and its place in the tree. Array elements live in their
-// parent's vector, so only the root is ever freed.
+// Returns the object for an element of a reply. The elements of an array live in the vector of
+// their parent, so only the root is ever freed.
 Reply* place(const redisReadTask* task) noexcept {
   if (!task->parent) return new Reply;
   auto* parent = static_cast<Reply*>(task->parent->obj);
@@ -20,8 +20,8 @@ ReplyLimits& limits(const redisReadTask* task) noexcept {
   return *static_cast<ReplyLimits*>(task->privdata);
 }
 
-// A RESP3 type, which servers send only after HELLO 3. hiredis reports the missing object as out of
-// memory; `next` corrects that.
+// Refuses a RESP3 type, which servers send only after HELLO 3. hiredis reports the missing object
+// as "out of memory"; next() replaces that message.
 void* refuse(const redisReadTask* task) noexcept {
   limits(task).unknown_type = true;
   return nullptr;
@@ -64,8 +64,8 @@ void* make_nil(const redisReadTask* task) noexcept { return place(task); }
 
 void destroy(void* root) noexcept { delete static_cast<Reply*>(root); }
 
-// hiredis 1.x has functions for doubles and booleans. If they are not set, it uses a made-up
-// address as the object.
+// hiredis 1.x has functions for doubles and booleans. If they were not set, hiredis would use a
+// made-up address as the object.
 template <class Functions>
 void refuse_newer_types(Functions& f) {
   if constexpr (requires { f.createDouble; })
@@ -144,14 +144,15 @@ namespace {
 constexpr ServerError known[] = {
     {"NOSCRIPT", Remedy::send_text},
     {"MOVED", Remedy::elsewhere, Errc::unavailable, "a node of a cluster: use redis+cluster://"},
-    // At any moment most keys of a lock do not exist. No node runs such a script for a slot that is
-    // being moved.
+    // Most keys of a lock do not exist most of the time. While their slot is being moved, no node
+    // runs a script that has such keys.
     {"ASK", Remedy::later, Errc::unavailable, "the slot is being moved to another node"},
     {"READONLY", Remedy::elsewhere, Errc::unavailable, "a replica; locks live on the master"},
     {"UNBLOCKED", Remedy::elsewhere, Errc::unavailable, "the server changed its role"},
     {"MASTERDOWN", Remedy::elsewhere},
     {"LOADING", Remedy::later},
-    // A node that is cut off repeats this reply; meanwhile the others may have another master.
+    // A node that is cut off repeats this reply, while the other nodes may already have another
+    // master.
     {"CLUSTERDOWN", Remedy::elsewhere, Errc::unavailable,
      "the node has no contact with the others, or slots have no master"},
     {"TRYAGAIN", Remedy::later},
@@ -177,7 +178,7 @@ constexpr ServerError known[] = {
 // Errors that start with ERR and are distinguished by their text.
 constexpr ServerError phrases[] = {
     {"max number of clients", Remedy::later},
-    // Inside a script this error is no NOPERM.
+    // Inside a script, Redis reports a missing right in these words, and not as NOPERM.
     {"can't run this command", Remedy::none, Errc::denied,
      "the rights dlock needs are in dlock-redis(7)"},
     {"can't access at least one of the keys", Remedy::none, Errc::denied,
@@ -204,8 +205,8 @@ bool contains_word(std::string_view text, std::string_view word) noexcept {
   return false;
 }
 
-// Drops what nobody needs: the words of a command that the server quotes, as our script, and which
-// script and which line of it failed.
+// Drops what nobody needs: the arguments of a command that the server quotes (such as our script),
+// and the name and line of the script that failed.
 std::string_view without_script(std::string_view text) {
   text = text.substr(0, text.find(", with args beginning with"));
   text = text.substr(0, text.find(" script: "));

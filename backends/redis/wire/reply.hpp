@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RESP2, the wire format of Redis. hiredis parses it; it does not use the socket.
+// RESP2, the wire format of Redis. hiredis only parses it, and does not use the socket.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -19,8 +19,8 @@ struct Reply {
   std::vector<Reply> items;
 
   bool is(Type t) const noexcept { return type == t; }
-  // Returns element `i` of a script's reply, as text or number; empty or nothing if it is missing
-  // or of another kind.
+  // Return element `i` of a script's reply, as text or as a number. Empty or nullopt: the element
+  // is missing or of another kind.
   std::string_view text_at(std::size_t i) const noexcept;
   // an integer, or decimal digits
   std::optional<std::int64_t> number_at(std::size_t i) const noexcept;
@@ -46,8 +46,8 @@ class ReplyReader {
   // Errc::protocol: there are more than max_reply_bytes without a complete reply. The reader cannot
   // be used afterwards.
   Result<void> feed(std::string_view bytes);
-  // Returns the next complete reply, or nothing yet. Errc::protocol: not RESP2, or too many
-  // elements.
+  // Returns the next complete reply. nullopt: there is none yet. Errc::protocol: the bytes are not
+  // RESP2, or a reply has too many elements.
   Result<std::optional<Reply>> next();
 
  private:
@@ -70,15 +70,16 @@ struct ServerError {
   std::string_view advice{};  // for people; may be empty
 };
 
-// `text` comes from the server, without the leading '-'. Each version of Redis wraps errors inside
-// a script differently (5 and 6: `ERR Error running script (...): ... -READONLY ...`, 7: `READONLY
-// ... script: ...`). This finds the known name in all of them.
+// `text`: an error reply of the server, without the leading '-'. Each version of Redis wraps errors
+// inside a script differently (5 and 6: `ERR Error running script (...): ... -READONLY ...`, 7:
+// `READONLY ... script: ...`). classify() finds the known name in each of these forms.
 ServerError classify(std::string_view text) noexcept;
 
 // "<what> at <where>: <server's text, made printable and short> (<advice>)"
 Error as_error(std::string_view what, std::string_view where, std::string_view text);
-// For the reply to a login, which may repeat our password or a part of it. It considers and shows
-// only the first sentence or, if that contains the password, the word before it.
+// The same for the reply to a login, which may repeat our password or a part of it. So the error
+// uses only the first sentence of the reply, or only its first word if that sentence contains the
+// password.
 Error as_login_error(std::string_view what, std::string_view where, std::string_view text,
                      std::string_view password);
 
@@ -87,8 +88,8 @@ Error as_login_error(std::string_view what, std::string_view where, std::string_
 // Appends one command in wire format.
 void append_command(std::string& out, std::span<const std::string_view> args);
 
-// A connection to a server: commands in, replies out, in the order of the commands. Nothing here
-// waits.
+// A connection to a server. It sends commands, and receives replies in the order of the commands.
+// No function of it waits.
 class RespStream : public Transport {
  public:
   using Transport::Transport;

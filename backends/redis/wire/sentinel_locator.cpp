@@ -9,7 +9,8 @@ namespace dlock::redis {
 namespace {
 
 // Asks one sentinel for the master. Many sentinels have no password. So only a sentinel that asks
-// for a password gets one: the sentinels' password, or else the servers'.
+// for a password gets one: the password for sentinels or, if there is none, the password for the
+// servers.
 class Sentinel final : public InFlight {
  public:
   Sentinel(Connection::Shared shared, const Endpoint& at)
@@ -30,7 +31,7 @@ Result<bool> Sentinel::on_reply(std::size_t n, Reply reply) {
   const std::string there = at().text();
   const bool refused = reply.is(Reply::Type::error), own = !options_.sentinels.password.empty();
   const Login& login = own ? options_.sentinels : static_cast<const Login&>(options_);
-  // NOPERM: without a login we are another user
+  // NOPERM: without a login we are the default user
   const bool asks =
       refused && (reply.text.starts_with("NOAUTH") || (own && reply.text.starts_with("NOPERM")));
   if (n == 0 && asks && !login.password.empty()) {
@@ -101,7 +102,7 @@ class SentinelLocator final : public Locator {
 
   std::vector<std::unique_ptr<Sentinel>> sentinels_;
   Endpoint master_;
-  std::optional<Deadline> named_at_;  // when they named master_
+  std::optional<Deadline> named_at_;  // when the sentinels named master_
 };
 
 Result<Endpoint> SentinelLocator::find(std::string_view, Wait wait) {

@@ -7,7 +7,8 @@
 namespace dlock::zookeeper {
 namespace {
 
-// Removes the record of another holder, which a late request to stop has put into this node.
+// A late request to stop may have written the record of another holder into this node. Removes that
+// record from the reply.
 Reply without_strangers(Reply r) {
   const auto token = r.stat.token();
   if (r.text.starts_with(revoke_mark) && !is_revoked(r.text, token, /*names_recur=*/true))
@@ -89,7 +90,7 @@ Result<std::optional<KeyView>> EphemeralBackend::inspect_name(const std::string&
   return view;
 }
 
-// A node without a session belongs to another program.
+// Removes the lock's node, unless the node has no session: then it belongs to another program.
 Result<void> EphemeralBackend::erase(const Key& key) {
   TRY(held, holders(key));
   TRY(s, reader());

@@ -30,7 +30,7 @@ class EphemeralBackend final : public SessionBackend {
 };
 
 // Interleaving: a create got no reply. The next poll finds a node that belongs to our own session
-// and has our record. So the create succeeded, and its lease counts from the next renewal.
+// and has our record. So the create succeeded, and the lease counts from the next renewal.
 class EphemeralWaiter final : public SessionWaiter {
  public:
   EphemeralWaiter(EphemeralBackend& backend, Request request, std::string path)
@@ -38,7 +38,7 @@ class EphemeralWaiter final : public SessionWaiter {
 
  private:
   Step turn(Session&, QueueNode&, Deadline end) override;
-  // Reads the node that blocks us, and watches it from then on. go_on: it is gone, or it is ours.
+  // Reads the node that blocks us, and watches it from then on. go_on: the node is gone, or ours.
   Step set_watch(Session&, QueueNode&);
   Step wait(Session&, Deadline end);
 

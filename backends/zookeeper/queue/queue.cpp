@@ -118,14 +118,15 @@ Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) 
       d.slots.push_back(*slot);
     } else if (auto member = parse_member(dialect, name)) {
       d.queue.push_back(std::move(*member));
-      // A sequential node is in this queue; a node without a number may be a key further down.
+      // A sequential node that is not in our queue is of another dialect. A node without a number
+      // may be the directory of another key.
     } else if (is_sequential(name)) {
       d.foreign = name;
     }
   }
   if (d.queue.empty()) return d;
-  // Order two nodes by their distance from one origin, which is a total order whatever the numbers
-  // are. Curator gives a writer's own read lock the writer's number.
+  // Sort nodes by their distance from one origin, which is a total order whatever the numbers are.
+  // If a writer also takes a read lock, Curator gives both nodes the same number.
   const std::int32_t origin = d.queue.front().number;
   const auto distance = [origin](const Member& m) {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(m.number) -
@@ -145,7 +146,8 @@ const Member* Directory::find(std::string_view name) const {
   return at == queue.end() ? nullptr : &*at;
 }
 
-// dlock's readers and permits hold together. For a permit, every contender before it counts.
+// dlock's readers and permits may hold the lock together. For a permit, every contender before it
+// counts toward the limit.
 bool runs(const Directory& d, std::size_t at, unsigned limit) {
   const Member& me = d.queue[at];
   const auto end = d.queue.begin() + static_cast<std::ptrdiff_t>(at);
@@ -164,7 +166,7 @@ Verdict decide(const Directory& d, std::string_view name, unsigned limit) {
   Verdict v{What::wait_deletion};
   for (std::size_t i = 0; i < at; ++i) v.ahead += !runs(d, i, limit);
   v.in_the_way = d.queue.front().name;
-  // The last contender before us that excludes us. If we watch only this one, a release wakes one
+  // Watch only the last contender before us that excludes us, so that a release wakes only one
   // waiter.
   std::size_t last = at, waits = at;
   for (std::size_t i = 0; i < at; ++i) {
@@ -175,8 +177,8 @@ Verdict decide(const Directory& d, std::string_view name, unsigned limit) {
     v.watch = d.queue[last].name;
     return v;
   }
-  // There is no room for a permit. The first permit without room watches the directory; each later
-  // one watches the waiting permit before it.
+  // There is no room for a permit. The first permit without room watches the directory. Each later
+  // permit watches the waiting permit before it.
   v.what = waits == at ? What::wait_room : What::wait_turn;
   v.watch = d.queue[waits == at ? at - 1 : waits].name;
   return v;

@@ -160,7 +160,7 @@ Result<std::optional<KeyView>> QueueBackend::view_of(const std::string& path,
 }
 
 // Lists the directories of keys below `path` whose names begin with `stem`. For native recipes
-// these are the children. For others they are all nodes, at any depth, that are no queue nodes.
+// these are the children. For other recipes these are nodes at any depth that are not in a queue.
 Result<void> QueueBackend::walk(Session& s, const std::string& path, std::string_view stem,
                                 std::vector<std::string>& paths) {
   TRY(list, answer(s, "list", s.children(path == "/" ? path : path.substr(0, path.size() - 1)),
@@ -204,8 +204,8 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
   return std::move(view);
 }
 
-// Removes the directory, and what our recipe has in it, also of sessions that have not ended.
-// Anything else in it stays.
+// Removes the nodes that our recipe has in the directory, also nodes of sessions that have not
+// ended, and then the directory. If the directory has any other node, both stay.
 Result<void> QueueBackend::erase(const Key& key) {
   TRY(path, path_of(options_, key));
   TRY(s, reader());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipes sequential, curator and kazoo: a directory per key, with an ephemeral sequential node
-// per contender. The lowest number holds; each other contender watches one node before its own. The
-// recipes differ in names (queue.hpp). Only sequential has shared mode, permits and lock-delay.
+// The recipes sequential, curator and kazoo. Each key has a directory, and each contender has an
+// ephemeral sequential node in it. The contender with the lowest number holds the lock, and each
+// other contender watches one node before its own. The recipes differ in the names of nodes
+// (queue.hpp). Only sequential has shared mode, permits and --once-per.
 #pragma once
 #include "zookeeper/queue/queue.hpp"
 #include "zookeeper/records.hpp"
@@ -42,7 +43,8 @@ class QueueBackend final : public SessionBackend {
     std::vector<Contender> contenders;  // in order
   };
   Result<Queue> read(Session&, const std::string& path);
-  // The record of --once-per as an up-to-date server has it, and its version if the node exists.
+  // The note of --once-per, as an up-to-date server has it, and the version of its node, if the
+  // node exists.
   struct Note {
     std::optional<RunStart> start;
     std::optional<std::int32_t> version;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// --once-per: the note is a node beside the contenders. It is changed by its version, in one
-// transaction with a check that the grant's node exists.
+// --once-per: the note is a node beside the contenders. A change names the version of this node, in
+// one transaction with a check that the grant's node exists.
 //
 // Interleavings:
-// 1. Two holders of the key (readers, permits, nested runs) have read the same note. Both write to
-//    that version; the ensemble refuses the second one, which then reads the first one's start.
-// 2. There is no note: both create it, and the second creation is refused.
-// 3. A start is withdrawn and another one noted after we have read. The node stays when its start
-//    is withdrawn, so no version comes again.
-// 4. The grant ends after we have read: the check of its node fails, and nothing is written.
+// 1. Two holders of the key (readers, permits, nested runs) have read the same note. Both writes
+//    name the same version, so the ensemble refuses the second write. Its holder reads again, and
+//    finds the start of the first holder.
+// 2. There is no note, and both create it. The ensemble refuses the second create.
+// 3. After we have read, a start is withdrawn and another start is noted. The node stays when its
+//    start is withdrawn, so no version is used again, and our write is refused.
+// 4. The grant ends after we have read. Then the check of its node fails, and nothing is written.
 // 5. The reply is lost. The connection was dropped, so the request cannot arrive later unnoticed.
 //    The note is read again, and shows whether the request was carried out.
 #include <zookeeper/zookeeper.h>
@@ -36,7 +37,8 @@ Result<std::int64_t> QueueBackend::leader_time(Session& s, const std::string& pa
   const Session::Call gone = s.remove(node);
   TRY_VOID(answer(s, "look", std::move(made), until, {ZNOAUTH, ZNONODE}));
   TRY_VOID(done(s, "look", {&gone}, until));
-  // A client that may not write here, or comes before the first lock, cannot start anything either.
+  // If the client may not write here, or the first lock has not yet been taken, this host's clock
+  // is enough: such a client cannot start anything.
   return s.leader_time().value_or(wall_micros());
 }
 

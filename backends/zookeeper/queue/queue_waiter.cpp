@@ -37,7 +37,7 @@ QueueWaiter::Step QueueWaiter::turn(Session& s, QueueNode& p, Deadline end) {
     if (!entered) return go_on;
   }
   if (const auto at = Standing::of(s, p, backend_.dialect(), list_)) return decide_now(*at, end);
-  watched_.clear();  // the connection has changed, and its watches are gone
+  watched_.clear();  // if the connection has changed, its watches are gone
   const Session::Call names = s.children(path_);
   TRY_VOID(backend_.done(s, "list", {&names}, until));
   if (unknown(names.reply().rc)) return go_on;
@@ -119,7 +119,7 @@ QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
     while (std::find(used.begin(), used.end(), slot) != used.end()) ++slot;
     NodeRecord r = NodeRecord::of(request_);
     r.slot = new_slot = slot;
-    ops.push_back({Op::Kind::set, p.node, r.text()});  // the next waiter watches this data
+    ops.push_back({Op::Kind::set, p.node, r.text()});  // the next waiter watches these data
     ops.push_back({.kind = Op::Kind::create,
                    .path = path_ + '/' + slot_node(slot),
                    .data = std::string{name_of(p.node)},
@@ -133,11 +133,11 @@ QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
   auto answered = backend_.done(s, "acquire", {&call}, backend_.op_deadline());
   const int rc = call.reply().rc;
   if (!answered || unknown(rc)) {
-    p.no_node(NodeState::unclear);  // look for the node, and its slot
+    p.no_node(NodeState::unclear);  // so the next step looks for the node, and for its slot
     if (!answered) return fail(std::move(answered.error()));
     return go_on;
   }
-  // The list was old: the slot is taken, or our own node is gone.
+  // The list was stale: the slot is taken, or our own node is gone.
   if (rc == ZNODEEXISTS || rc == ZNONODE) return go_on;
   if (rc != ZOK) return fail(server_error(backend_.options(), "acquire", rc));
   if (new_slot) {
@@ -177,13 +177,14 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
     watched_ = target;
     seen_ = r.stat;
     watches_data_ = v.what == What::wait_turn;
-    if (v.what == What::wait_room) {  // our list is newer than that watch
+    if (v.what == What::wait_room) {  // the reply has a newer list of the directory
       list_ = List::of(s, p, r.names);
       return go_on;
     }
     const auto record = v.what == What::wait_turn ? NodeRecord::parse(r.text) : std::nullopt;
     if (record && record->slot && watched_data_ != target) {
-      // Read it once: with another limit than ours, it may hold a permit that we cannot have.
+      // The permit before us is granted, so list again, but only once for this node: if its limit
+      // differs from ours, there may still be no room for us.
       watched_data_ = target;
       list_.reset();
       return go_on;
@@ -211,7 +212,8 @@ QueueWaiter::Step QueueWaiter::waiting(Session* s, QueueNode& p, const Verdict& 
   return Progress{std::move(w)};
 }
 
-// For display. An unknown holder is not an error, but data of a newer layout is.
+// Reads the holder, for display. If the holder cannot be read, this is no error; but data of a
+// newer layout are an error (too_new_).
 std::optional<HolderView> QueueWaiter::holder(Session& s, const std::string& name) {
   if (name == holder_name_) return holder_;
   const Session::Call get = s.get(path_ + '/' + name);
@@ -221,7 +223,7 @@ std::optional<HolderView> QueueWaiter::holder(Session& s, const std::string& nam
   if (const auto layout = newer_layout(get.reply().text))
     too_new_ = backend_.too_new(name, *layout);
   const auto member = parse_member(backend_.dialect(), name);
-  // a reader that excludes permits is not a permit
+  // if we want a permit, a foreign reader is shown as exclusive, because it excludes permits
   const bool shares = member && !(member->foreign && request_.mode == Mode::permit);
   holder_ = SessionBackend::view(get.reply().stat, get.reply().text,
                                  shares ? member->mode : Mode::exclusive);

@@ -9,8 +9,8 @@
 
 namespace dlock::zookeeper {
 
-// A list of the directory, with the node and session that asked for it. The list decides only about
-// this node in this session, and only while its connection lasts.
+// A list of the directory, with the node and session for which it was read. The list may decide
+// only about this node in this session, and only until the connection ends.
 struct List {
   std::vector<std::string> names;
   std::string node;
@@ -20,11 +20,12 @@ struct List {
   static List of(const Session&, const QueueNode&, std::vector<std::string> names);
 };
 
-// The position of a place in its queue. Every decision by a list takes a Standing, so it can never
-// use the list of another node or session. A Standing is valid for one step.
+// A place, together with a list that may decide about it. Each decision by a list takes a Standing,
+// so a decision can never use the list of another node or session. A Standing is valid for one
+// step.
 class Standing {
  public:
-  // nullopt: this list does not decide about the place
+  // nullopt: this list may not decide about the place
   static std::optional<Standing> of(Session&, QueueNode&, Dialect, const std::optional<List>&);
   Standing(const Standing&) = delete;
   Standing(Standing&&) = default;
@@ -37,23 +38,23 @@ class Standing {
   Standing(Session& s, QueueNode& p, Directory d) : session(s), place(p), directory(std::move(d)) {}
 };
 
-// One contender. It creates its node and lists the directory in one go. If it is not the first, it
-// watches the one node that decides about it, and lists again when that node is gone. Nothing is
-// kept across a reconnect: it lists again.
+// One contender. It sends the create of its node together with the list of the directory. If it
+// must wait, it watches the node or directory that the Verdict names, and lists again after a
+// change there. After a reconnect it uses no earlier list, but lists again.
 //
 // Interleavings:
 // 1. The create got no reply. The next poll looks for the owner's guid among the nodes of this
-//    session, and creates again only if there is none. The connection was dropped, so the first
-//    request cannot arrive after that look: a new connection of the session makes the ensemble
-//    refuse what was outstanding on the old one.
-// 2. The watched node is deleted between listing and watching: the watch returns ZNONODE and leaves
-//    nothing behind, and the waiter lists again.
-// 3. A permit before us is granted between listing and watching: its data say so, and the waiter
-//    lists again.
-// 4. Two permits are released before the first waiter has listed: it is granted and wakes the next,
-//    which lists and finds room. No permit is lost.
-// 5. The directory is removed (it is a container) before the create: ZNONODE, and the waiter makes
-//    it again.
+//    session, and creates a node only if there is none. The first create cannot arrive after that
+//    search, because the connection was dropped: when a session has a new connection, the ensemble
+//    refuses the requests that were outstanding on the old connection.
+// 2. The watched node is deleted between listing and watching. Then the request for the watch
+//    returns ZNONODE and sets no watch, and the waiter lists again.
+// 3. A permit before us is granted between listing and watching. Then the node's data show this,
+//    and the waiter lists again.
+// 4. Two permits are released before the first waiter has listed. Then the first waiter is granted
+//    a permit and wakes the next waiter, which lists and finds room. No permit is lost.
+// 5. The directory, a container, is removed before the create. Then the create returns ZNONODE, and
+//    the waiter makes the directory again.
 class QueueWaiter final : public SessionWaiter {
  public:
   QueueWaiter(QueueBackend& backend, Request request, std::string path)
@@ -72,9 +73,9 @@ class QueueWaiter final : public SessionWaiter {
 
   QueueBackend& backend_;
   const std::string path_;
-  std::optional<List> list_;  // as new as our last event
-  bool waited_ = false;       // since our node was made: its creation is no proof any more
-  Deadline entered_{};        // before the create was sent
+  std::optional<List> list_;  // was read after our last event
+  bool waited_ = false;       // after our node was created: the create is no proof any more
+  Deadline entered_{};        // a time before the create was sent
   // what watch_ watches; empty: nothing
   std::string watched_, watched_data_;
   std::string holder_name_;

@@ -1,43 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Until when a session is proven to live. The server's "connected" proves nothing: a follower that
-// is cut off together with its client goes on answering pings and reads while the leader's clock
-// for the session runs out.
+// Computes until when a session is proven to be alive. The server's "connected" proves nothing: a
+// follower that is cut off together with its client continues to answer pings and reads, while the
+// leader's clock for the session runs out.
 //
-// What the servers do (3.5 to 3.9). The leader alone ends sessions, at the earliest `timeout` after
-// it last touched them. It touches a session when the session is created or resumed, and when a
-// follower's answer to a ping names it; a request that a follower passes on is no touch. The leader
-// pings its followers every half tick. A follower's answer names every session that it received
-// data from since its last answer. Pings, commits and the replies to requests go down one ordered
-// stream from the leader to each follower; ping answers and requests go up another. A new leader
-// gives every session its whole timeout, after the last commit of the old leader.
+// What the servers do (3.5 to 3.9): Only the leader ends sessions, at the earliest `timeout` after
+// it last touched them. The leader touches a session when the session is created or resumed, and
+// when a follower's answer to a ping names the session. A request that a follower passes on does
+// not touch the session. The leader pings its followers every half tick. A follower's answer names
+// every session from which the follower has received data since its last answer. Pings, commits and
+// the replies to requests go from the leader to each follower in one ordered stream. Answers to
+// pings, and requests, go from the follower to the leader in another ordered stream. A new leader
+// gives every session its whole timeout, which begins after the last commit of the old leader.
 //
-// The proof takes three answered requests of one connection: j, i and k. Here i and k are writes; i
-// was sent half a tick or more after the answer to j, and k after the answer to i. When the answer
-// to k comes:
-//   1. the follower had received data from us when it answered j, so it names us in its answer to
-//      the next ping, if not before;
-//   2. the leader sent a ping after that and before the commit of i, because half a tick had gone
-//      by when i was sent;
-//   3. so the follower had answered that ping when i was answered, and passed k on after it;
-//   4. so the leader had been touched for us by data of j or later when it took up k, and that was
-//      not before j was sent;
-//   5. k was committed, so that leader led when it did. A later leader begins later.
-// Hence the session lives until `j sent + timeout`, less drift. In the same way k, sent after the
-// reply that created or resumed the session, proves `sent + timeout` for the sending of that
-// request: the leader itself touches the session then, and the commit proves that it led.
+// The proof takes three requests of one connection: j, i and k. Each has its reply. i and k are
+// writes. i was sent at least half a tick after the reply to j, and k after the reply to i. When
+// the reply to k arrives, the following is true:
+//   1. The follower had received data from us when it replied to j. So it names us in its answer to
+//      the next ping, if it has not named us before.
+//   2. The leader sent a ping after that and before the commit of i, because half a tick had passed
+//      when i was sent.
+//   3. So the follower had answered that ping when it replied to i, and it passed on k after that
+//      answer.
+//   4. So when the leader received k, it had touched our session because of data of j or later. The
+//      touch was not before j was sent.
+//   5. k was committed, so this leader was the leader when it received k. A later leader counts
+//      from a later time.
+// So the session is alive until `j sent + timeout`, minus drift. If the session was created or
+// resumed by a request that was sent at `sent`, and k was sent after the reply to that request,
+// then k proves `sent + timeout` in the same way: the leader itself touches the session when it is
+// created or resumed, and the commit proves that it was the leader.
 //
-// Nothing is assumed about delays in the network, in one direction or both, nor about stops of the
-// follower or the client. The assumptions are:
-//   A. clocks differ by less than drift;
-//   B. the leader sends a ping that is due before a later write has been to a majority and back. So
-//      it may stop for any time (collecting garbage, SIGSTOP, a suspended machine), but not twice
-//      within the moment between its going on and the ping's leaving;
-//   C. the tick is at most half the timeout, or as in `?tick=`;
-//   D. the leader itself feeds followers and observers, not `observerMasterPort`.
+// The proof assumes nothing about delays in the network, in one direction or both, and nothing
+// about stops of the follower or the client. It assumes:
+//   A. Clocks differ by less than drift.
+//   B. If a ping is due, the leader sends it before a later write has been to a majority and back.
+//      So the leader may stop for any time (collecting garbage, SIGSTOP, a suspended machine). But
+//      it must not stop again between the moment it continues and the moment it sends the ping.
+//   C. The tick is at most half the timeout, or as in `?tick=`.
+//   D. Followers and observers get their data from the leader itself, not by `observerMasterPort`.
 //
-// One write is not enough. In the half tick before it the leader may have stopped, or its pings may
-// have come late, so the newest touch may be any time older. The leader would still commit the
-// write, and end the session afterwards.
+// One write is not enough. In the half tick before the write, the leader may have stopped, or its
+// pings may have come late. So the newest touch may be much older. The leader would still commit
+// the write, and end the session afterwards.
 #pragma once
 #include <vector>
 #include "core/clock.hpp"
@@ -46,8 +50,8 @@ namespace dlock::zookeeper {
 
 class Proof {
  public:
-  // tick 0: unknown. Then it assumes half of the timeout, the largest tick that a server with
-  // default limits can have with it.
+  // tick 0: unknown. Then the tick is assumed to be half of the timeout. This is the largest tick
+  // with which a server with default limits allows the timeout.
   explicit Proof(Duration tick) : tick_(tick) {}
 
   // The session was created, or resumed, by a request sent at `sent`. The proof begins again.
@@ -65,23 +69,25 @@ class Proof {
   Duration tick_, timeout_{};
   Deadline until_{};
   Answered attached_{};
-  // Candidates for j, in ascending order, thinned out. They reach as far back as a later write may
-  // need.
+  // Candidates for j, in ascending order; some of those that are close together are left out. They
+  // reach as far back as a later write may need.
   std::vector<Answered> answers_;
-  std::vector<Answered> waiting_;  // writes as i, in ascending order; `sent` is that of their j
+  std::vector<Answered> waiting_;  // candidates for i, in ascending order; `sent`: when j was sent
 };
 
-// How old j must be when i is sent. tick 0: unknown.
+// Returns how old the reply to j must be when i is sent. tick 0: unknown.
 Duration half_tick(Duration timeout, Duration tick) noexcept;
 
-// Returns L of the start rule, for a session of ttl and lock-delay together whose deadline is the
-// proven end less the lock-delay. L is what renewals at intervals of L/3 prove in any case. j
-// belongs to the last renewal that was at least half a tick earlier, so it is at most half a tick
-// and L/3 old: L = ttl - half a tick - L/3 - drift of the session. tick 0: unknown.
+// Returns L of the start rule: the time that a renewal proves in any case, if renewals are L/3
+// apart. The session lasts for ttl and lock-delay together, and the deadline is the proven end
+// minus the lock-delay. j belongs to the last renewal that was at least half a tick earlier, so j
+// is at most half a tick and L/3 old. This gives L = ttl - half a tick - L/3 - drift of the
+// session. tick 0: unknown.
 Duration proven_of(Duration ttl, Duration lock_delay, Duration tick) noexcept;
 
-// How often a waiting session must send something, so that two writes prove enough when its turn
-// comes. (They prove L if this interval is at most L/3; otherwise the session is resumed.)
+// Returns how often the session of a waiter must send something, so that two writes prove enough
+// when the waiter's turn comes. (They prove L if this interval is at most L/3; otherwise the
+// session is resumed.)
 constexpr Duration beat_of(Duration ttl) noexcept { return ttl / 12; }
 
 }  // namespace dlock::zookeeper

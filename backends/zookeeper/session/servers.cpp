@@ -8,8 +8,9 @@
 namespace dlock::zookeeper {
 namespace {
 
-// How long the addresses of one name wait for those of the other names. Otherwise all clients would
-// use the server whose name resolves fastest (RFC 8305's Resolution Delay).
+// How long to wait for the addresses of the other names after the first name has an address.
+// Without this wait, all clients would use the server whose name resolves fastest (RFC 8305's
+// Resolution Delay).
 constexpr Duration company = std::chrono::milliseconds{50};
 
 unsigned port_of(const Address& a) {

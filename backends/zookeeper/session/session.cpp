@@ -46,7 +46,7 @@ std::uint64_t next_number() {
   return ++last;
 }
 
-// The cause in errno, if an attempt to connect can fail by it.
+// Returns the text of an errno with which an attempt to connect can fail, and "" for any other.
 std::string refusal(int error) {
   for (const int one : {ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ENETUNREACH, ETIMEDOUT})
     if (error == one) return std::generic_category().message(error);
@@ -85,7 +85,8 @@ Result<void> Session::set_servers(const std::string& servers) {
                            id.client_id != 0 ? &id : nullptr, this, 0);
   if (!handle_) return fail(Errc::unavailable, "{}: no session with {}", options_.where, servers);
   servers_ = servers;
-  // Names are looked up again when a connection is lost, and not whenever a socket is checked.
+  // The library must not look up names whenever it checks a socket: dlock looks them up when a
+  // connection is lost.
   zoo_set_servers_resolution_delay(handle_, -1);
   log_in();
   return {};
@@ -143,7 +144,7 @@ void Session::on_state(int state) {
   watch_socket();
 }
 
-// Every eighth attempt is patient again, for servers that are slow but not frozen.
+// Every eighth attempt gives the server the full time, because a server may be slow but not frozen.
 Duration Session::patience() const {
   return silences_ % 8 == 0 ? patience_ : std::max<Duration>(100ms, patience_ / 8);
 }
@@ -282,7 +283,7 @@ bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
   while (!done()) {
     if (left()) break;
     if (listen(until) == Wake::nothing && !done()) {
-      drop();  // this answers all of them with "unknown"
+      drop();  // then all calls are done, and unknown() is true of their results
       ++silences_;
       return false;
     }

@@ -4,7 +4,7 @@
 // session that is not renewed ends, as a lease does, and a connection can be left without ending
 // its session.
 //
-// Requests are sent at once, and replies come in their order. A Call may be dropped before its
+// Requests are sent at once, and replies come in the same order. A Call may be dropped before its
 // reply. Callbacks only store what arrived.
 #pragma once
 #include <cstdint>
@@ -26,16 +26,17 @@ struct _zhandle;
 namespace dlock::zookeeper {
 
 struct NodeStat {
-  // czxid: the transaction that created the node. owner: the session with which it ends; 0: none.
+  // czxid: the transaction that created the node. owner: the session with which the node ends; 0:
+  // none.
   std::int64_t czxid = 0, owner = 0;
   std::int32_t version = 0;   // the version of its data
-  std::int64_t mtime = 0;     // when these were written, by the leader's clock, in ms since 1970
+  std::int64_t mtime = 0;     // when its data were written, by the leader's clock, ms since 1970
   std::int32_t cversion = 0;  // the version of its children
   FencingToken token() const noexcept { return static_cast<FencingToken>(czxid); }
 };
 
 struct Reply {
-  int rc = 0;                      // of the library: ZOK, ZNONODE...
+  int rc = 0;                      // the result code of the library: ZOK, ZNONODE...
   std::string text;                // the path that was created, or the node's data
   std::vector<std::string> names;  // children
   NodeStat stat;
@@ -43,7 +44,7 @@ struct Reply {
 };
 // Returns whether the outcome is unknown: there was no reply, or the connection broke.
 bool unknown(int rc) noexcept;
-// The error for a reply that is neither ZOK nor expected.
+// Returns the error for a reply that is neither ZOK nor expected.
 Error server_error(const Options&, std::string_view operation, int rc);
 
 struct Op {
@@ -61,18 +62,18 @@ inline Duration whole_ms(Duration d) { return std::chrono::ceil<std::chrono::mil
 
 class Session {
  public:
-  // Sends nothing yet. `timeout`: the timeout to request. It includes a lock-delay, which is no
-  // reason to be more patient with a silent server.
+  // Sends nothing yet. `timeout`: the timeout to request, which includes `lock_delay`. The
+  // lock-delay does not give a silent server more time.
   Session(const Options&, Duration timeout, const std::optional<Ticket>& = std::nullopt,
           Duration lock_delay = {});
-  // After keep() it leaves the connection and lets the session live on. Otherwise it closes the
+  // After keep(true), drops the connection and lets the session live on. Otherwise closes the
   // session, if there is a connection.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   void keep(bool on) noexcept { keep_ = on; }
-  void log_in();  // adds the credential of the options, if there is one, to earlier credentials
+  void log_in();  // logs in with the credential of the options, if any; earlier logins stay valid
 
   enum class State { connecting, connected, expired, denied };
   State state() const;
@@ -84,25 +85,29 @@ class Session {
   Duration requested() const noexcept { return requested_; }
   // the negotiated timeout; valid once connected
   Duration timeout() const;
-  // For longer than `timeout`, servers have ended each connection instead of replying. They do not
-  // serve now, or have seen less than we have: their store is older, or empty. (An empty store
-  // would turn this Session away for ever, but not a new Session with this one's ticket.)
+  // Returns whether servers have ended each connection instead of replying, for longer than the
+  // timeout. Such servers do not serve now, or their store is empty or older than what we have
+  // seen. (If the store is empty, they would turn this Session away for ever, but not a new Session
+  // with the ticket of this Session.)
   bool turned_away() const;
-  // Numbers connections in this process. Facts from an earlier connection may be old.
+  // Returns the number of the connection, unique in this process. What was read over an earlier
+  // connection may be stale.
   std::uint64_t connection() const noexcept { return connection_; }
   const Proof& proof() const noexcept { return proof_; }
   int alarm_fd();  // readable when the server has sent data
-  // Returns the leader's clock in microseconds since 1970, as a write of the last minute reported
-  // it. It is too low by the transit time of that reply. It sends no request.
+  // Returns the leader's clock in microseconds since 1970, as the last write reported it. The clock
+  // is too low by the transit time of that reply. Sends no request. nullopt: there was no write in
+  // the last minute.
   std::optional<std::int64_t> leader_time() const;
 
-  // Returns when it is connected, as far as this shows without a request. It looks the servers'
-  // names up again each time. Errc::unavailable: it was not connected at `until`, so nothing was
-  // sent, or it was interrupted. Errc::denied. An expired session is no error: check state().
+  // Returns when the session is connected, as far as this shows without a request. If it must
+  // connect, it first looks up the servers' names again. Errc::unavailable: the session was not
+  // connected by `until`, so nothing was sent, or the wait was interrupted. Errc::denied: the login
+  // was refused. An expired session is no error: check state().
   Result<void> connect(Deadline until, int interrupt_fd = -1);
 
-  // Handles events until one has arrived, `until` is over, or interrupt_fd is readable. Without a
-  // connection it returns `event` at once.
+  // Waits until an event has arrived and was handled, `until` has passed, or interrupt_fd is
+  // readable. Without a connection it returns `event` at once.
   enum class Wake { event, nothing, interrupted };
   Wake listen(Deadline until, int interrupt_fd = -1);
 
@@ -147,7 +152,7 @@ class Session {
 
   WatchId new_watch();
   bool fired(WatchId id) const;
-  void fire(WatchId);  // as its event does
+  void fire(WatchId);  // does the same as the event of the watch
   void forget(WatchId id) { watches_.erase(id); }
 
   std::uint64_t requests = 0;
@@ -155,39 +160,41 @@ class Session {
  private:
   struct Callbacks;
   friend struct Callbacks;
-  // Sets the addresses for the next connection. The first addresses create the handle.
+  // Sets the addresses for the next connection. The first call creates the handle.
   Result<void> set_servers(const std::string&);
-  // Begins a connection if there is none, and returns at its end.
+  // Like listen(), but begins a connection if there is none. Returns `event` when a connection
+  // ends.
   Wake pump(Deadline until, int interrupt_fd);
   template <class Request>
   Call send(bool write, Request);
-  bool left() const;  // the library neither has a connection nor begins one
-  // How long the server of this attempt to connect may be silent. Once a server was silent, less: a
-  // frozen one does not keep dlock from those that have just elected a leader.
+  bool left() const;  // the library has no connection, and does not connect
+  // Returns how long the server may be silent in this attempt to connect. After a silent server the
+  // time is shorter, so that a frozen server does not keep dlock from the servers that have just
+  // elected a leader.
   Duration patience() const;
   void note_descriptor(int fd, Deadline began);
-  void note_fault(std::string_view);  // of the attempt to connect; empty: unknown
+  void note_fault(std::string_view);  // why the attempt to connect failed; empty: unknown
   void on_state(int state);
   void watch_socket();
 
   const Options& options_;
   Duration requested_, patience_;
-  unsigned silences_ = 0;  // of servers in a row, since the last connection was made
+  unsigned silences_ = 0;  // how many servers in a row were silent since the last connection
   const Ticket resumed_;   // id 0: create a session
   Proof proof_;
   bool keep_ = false;
   _zhandle* handle_ = nullptr;             // null: no address is known yet
   std::string servers_;                    // the addresses that the library has
   std::string fault_;                      // why the last attempt failed, if that is known
-  int fd_ = -1;                            // the library's
-  Deadline attempt_at_{};                  // when it began to connect
-  Deadline turned_away_at_ = no_deadline;  // the first such time since the last connection
+  int fd_ = -1;                            // the socket of the library
+  Deadline attempt_at_{};                  // when the attempt to connect began
+  Deadline turned_away_at_ = no_deadline;  // when first turned away since the last connection
   std::uint64_t connection_ = 0, news_ = 0;
   std::int64_t written_ = 0;  // NodeStat::mtime of the last write
-  Deadline written_at_{};     // when its answer came
+  Deadline written_at_{};     // when the reply to that write came
   std::map<WatchId, bool> watches_;
   Fd alarm_;
-  Fd turn_;  // locked, because only one process at a time may be connected to a resumed session
+  Fd turn_;  // our turn: only one process at a time may be connected to a resumed session
 };
 
 }  // namespace dlock::zookeeper

@@ -13,9 +13,9 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr Duration reading_timeout = 10s;  // for a session that holds nothing
-constexpr unsigned most_proofs = 4;        // in a row, of one grant
+constexpr unsigned most_proofs = 4;        // in a row, for one grant
 
-// Since the data were written, as far as the leader's clock is ours.
+// Returns the time since the data were written, if the leader's clock shows the same time as ours.
 Duration since(const NodeStat& stat) { return Duration{wall_micros() - stat.mtime * 1000}; }
 
 }  // namespace
@@ -41,8 +41,8 @@ SessionSlot& SessionBackend::line(const std::optional<Owner>& owner, Duration tt
                             : lines_.emplace_back(SessionSlot{owner, ttl, lock_delay, nullptr});
 }
 
-// Ends a session, unless one of its grants is not released yet. A grant with a lock-delay whose
-// release got no reply is not released either.
+// Closes a session, but lets it live on if one of its grants is not released yet. If the release of
+// a grant with a lock-delay got no reply, this grant counts as not released.
 void SessionBackend::end_session(SessionSlot& l) {
   if (!l.session) return;
   const auto on = [&](const QueueNode& p) { return p.line == &l && lives(p) && !p.node.empty(); };
@@ -50,7 +50,7 @@ void SessionBackend::end_session(SessionSlot& l) {
     return on(p) && p.granted() && (!p.given_up || p.lock_delay > Duration{});
   });
   l.session->keep(holds || l.resumed);
-  for (const QueueNode& p : places_)  // the session lives on, but its waiters must not
+  for (const QueueNode& p : places_)  // the session lives on, but its waiters' nodes must not
     if (holds && on(p) && !p.granted() && l.session->connected()) l.session->remove(p.node);
   closed_requests_ += l.session->requests;
   l.session.reset();
@@ -110,8 +110,8 @@ Result<Session*> SessionBackend::reader() {
 }
 
 // Resumes the same session with a shorter timeout than it was created with, or with its first
-// timeout again. It is resumed as by another process, at a server that may have seen less. Watches
-// and open calls end.
+// timeout again. The session is resumed like by another process, so the server may have seen less
+// than we have. Watches and open calls end.
 Result<void> SessionBackend::retime(SessionSlot& l, Duration timeout) {
   const Ticket ticket = l.session->ticket();
   if (ticket.id == 0) return {};
@@ -151,8 +151,8 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
                   "--ttl {}: the session that holds it was made for {}, and no renewal "
                   "makes it longer; --ttl up to {}",
                   format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl));
-    // The session was resumed with a shorter timeout: the lease ends sooner, and the next renewal
-    // says why.
+    // The server resumed the session with a shorter timeout than requested. So the lease ends
+    // sooner, and the next renewal returns the reason.
     if (const Deadline shorter = s.proof().until() - p->lock_delay;
         s.timeout() < s.requested() && !ends_with_ttl && shorter < p->until) {
       Lease sooner = lease_of(*p, Clock::now());
@@ -166,7 +166,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
     watch(s, *p);
     TRY_VOID(done(s, "renew", {&proof, &p->reading}, until));
     const Reply &proved = proof.reply(), &read = p->reading.reply();
-    if (unknown(proved.rc) || unknown(read.rc)) continue;  // connect() ends this loop
+    if (unknown(proved.rc) || unknown(read.rc)) continue;  // until connect() fails
     const bool replaced = read.rc == ZOK && !p->is(read.stat);
     if (proved.rc == ZNONODE || read.rc == ZNONODE || replaced) {
       forget(*p);
@@ -178,7 +178,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
       continue;
     }
     if (proved.rc != ZOK) return fail(server_error(options_, "renew", proved.rc));
-    // A write proves what came before the write before it (proof.hpp), so send a second one.
+    // One write proves little (proof.hpp), so send a second write after the reply to the first.
     const Session::Call again = s.multi({{Op::Kind::check, p->node, {}, p->version}});
     TRY_VOID(done(s, "renew", {&again}, until));
     if (const int rc = again.reply().rc; rc != ZOK) {
@@ -204,8 +204,8 @@ void SessionBackend::watch(Session& s, QueueNode& p) {
   p.reading = s.get(p.node, p.watch);
 }
 
-// If nobody has touched a watched node, its reply is no news. A reply that is missing is none yet.
-// An error is a change.
+// The reply to the reading of our node is news only if somebody has changed the node. A reply that
+// has not arrived yet is no news. An error counts as a change.
 bool SessionBackend::alarmed(const Lease& lease) {
   const QueueNode* p = find_place(lease.key, lease.owner);
   if (!p || !lives(*p)) return true;
@@ -229,7 +229,7 @@ Result<Renewal> SessionBackend::prove(QueueNode& p, Deadline sent) {
     if (tries == most_proofs)
       return fail(Errc::timed_out, "acquire at {}: its answers come too late to prove a ttl of {}",
                   options_.where, format_duration(p.ttl));
-    // when the session is resumed, it is known to live from then on
+    // a session that is resumed is proven from the time of the resume
     if (tries > 1) p.line->session->drop();
     sent = Clock::now();
     auto answer = renew(lease, p.ttl);
@@ -253,8 +253,8 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
   if (!p) return Released::was_not_held;
   p->given_up = true;
   SessionSlot& l = *p->line;
-  // The lease has expired, so the holder has vanished. Its lock-delay runs until the session, which
-  // nobody renews any more, ends.
+  // The lease has expired, so the holder has vanished. Nobody renews the session any more, and the
+  // lock-delay runs until the session ends.
   if (p->lock_delay > Duration{} && p->until != Deadline{} && Clock::now() >= p->until) {
     close(l);
     return Released::was_not_held;
@@ -289,7 +289,7 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
     };
     TRY(rc, removed(release_ops(p->node, p->slot)));
     if (rc != ZOK && !unknown(rc)) {
-      // an extra node may have changed: remove the main node alone
+      // the node of the slot may have changed: remove the contender's node alone
       TRY(alone, removed({{Op::Kind::remove, p->node}}));
       rc = alone;
     }
@@ -338,9 +338,9 @@ Result<Released> SessionBackend::force_release(const Key& key, std::optional<Fen
   return result;
 }
 
-// `granted_at` stays empty. A node has the times of its creation (the owner joined the queue) and
-// of its last data (a revocation, another ttl), by the leader's clock. Nothing records when the
-// grant came, and no reply has the servers' present time.
+// `granted_at` stays empty. A node has two times, by the leader's clock: of its creation (the owner
+// joined the queue), and of its last data (a revocation, another ttl). Nothing records when the
+// lock was granted, and no read returns the servers' present time.
 HolderView SessionBackend::view(const NodeStat& stat, std::string_view data, Mode mode) {
   HolderView v;
   v.mode = mode;
@@ -348,8 +348,8 @@ HolderView SessionBackend::view(const NodeStat& stat, std::string_view data, Mod
   if (const auto r = NodeRecord::parse(data)) {
     v.id = r->id;
     v.slot = r->slot.value_or(0);
-    v.remaining = r->timeout;  // counted from its last heartbeat, which only the leader knows
-    if (r->run)                // counted from the record of its end
+    v.remaining = r->timeout;  // counts from the last heartbeat, whose time only the leader knows
+    if (r->run)                // counts from the time when the end of the run was recorded
       v.remaining = std::clamp<Duration>(r->timeout - since(stat), 1ms, r->timeout);
     v.who = r->who;
   }

@@ -15,14 +15,15 @@
 namespace dlock::zookeeper {
 
 // A session and its owner. Attached locks of a Backend with the same times share one session. A
-// detached lease has its own session, which its handle names. A session is created for the ttl and
-// lock-delay of its locks together, and is always resumed with the same timeout, because a new
-// leader tracks it by the first timeout.
+// detached lease has its own session, which its handle names. The timeout of a session is the ttl
+// and lock-delay of its locks together. dlock resumes the session with the same timeout, because a
+// new leader tracks the session by its first timeout. Only --min-hold asks for a shorter timeout.
 struct SessionSlot {
-  std::optional<Owner> owner;  // detached
+  std::optional<Owner> owner;  // of a detached lease
   Duration ttl{}, lock_delay{};
-  std::unique_ptr<Session> session;  // null: there is none yet, or it is over
-  // A handle resumed it. It may hold other keys, so it is never closed, and ends by its timeout.
+  std::unique_ptr<Session> session;  // null: there is no session yet, or it is over
+  // A handle resumed the session. The session may hold other keys, so it is never closed, and ends
+  // by its timeout.
   bool resumed = false;
 
   Duration timeout() const { return ttl + lock_delay; }
@@ -31,10 +32,10 @@ struct SessionSlot {
 // What is known about the node of a QueueNode.
 enum class NodeState {
   none,
-  unclear,    // a create got no reply: there may be one
-  waiting,    // it is in its queue
-  granted,    // it holds
-  releasing,  // it held, and no reply has confirmed its release
+  unclear,    // a create got no reply: there may be a node
+  waiting,    // the node is in its queue
+  granted,    // the node holds the lock
+  releasing,  // the node held the lock, and no reply has confirmed the release
 };
 
 // Our node in one queue.
@@ -43,24 +44,24 @@ struct QueueNode {
   Owner owner;
   Mode mode = Mode::exclusive;
   Duration ttl{};
-  Duration lock_delay{};  // how much longer the session lasts than its lease
-  Deadline until{};       // what was said last of its lease
-  Deadline granted_at{};  // 0: another process was granted it
+  Duration lock_delay{};  // how much longer the session lasts than the lease
+  Deadline until{};       // the deadline of the lease, as it was last returned
+  Deadline granted_at{};  // 0: the lock was granted to another process
   bool attached = true;
   SessionSlot* line = nullptr;
   std::int64_t session = 0;
   NodeState node_state = NodeState::none;
-  std::string node;                // its path, unless there is none or this is unclear
-  FencingToken token = 0;          // its czxid
-  std::int32_t version = 0;        // of its data
-  std::optional<unsigned> slot{};  // the permit that is ours
-  WatchId watch = 0;               // on the node itself, while it holds
-  Session::Call reading;           // the request that set it, perhaps without an answer yet
-  // Released, cancelled or left, with a reply or without: its owner must not be used again.
+  std::string node;                // the path; empty: there is no node, or this is unclear
+  FencingToken token = 0;          // the czxid of the node
+  std::int32_t version = 0;        // of the node's data
+  std::optional<unsigned> slot{};  // the slot of our permit
+  WatchId watch = 0;               // on the node itself, while it holds the lock
+  Session::Call reading;           // the request that set the watch, perhaps without a reply yet
+  // Released, cancelled or left, with a reply or without: the owner must not be used again.
   bool given_up = false;
 
   bool granted() const { return node_state >= NodeState::granted; }
-  // A restored server may repeat a czxid, and may know our session: compare the session, too.
+  // A restored server may know our session and use a czxid again, so compare the session, too.
   bool is(const NodeStat& stat) const { return stat.token() == token && stat.owner == session; }
   void set_node(std::string path, const NodeStat& stat) {
     node_state = NodeState::waiting;
@@ -100,20 +101,20 @@ class SessionBackend : public Backend {
   const Options& options() const noexcept { return options_; }
   Deadline op_deadline() const { return later(Clock::now(), options_.op_timeout); }
 
-  // Returns the session for a request, connected. Errc::usage: the ensemble does not allow a
-  // session for its ttl and lock-delay.
+  // Returns the connected session for a request. Errc::usage: the ensemble does not allow a session
+  // that lasts for its ttl and lock-delay.
   Result<SessionSlot*> line_for(const Request&, Deadline until, int interrupt_fd);
   // Returns a session for reading, with any timeout.
   Result<Session*> reader();
   // Returns the place of this owner, or a new place if it has none.
   QueueNode& place_for(const Request&);
   QueueNode* find_place(const Key&, const Owner&);
-  bool lives(const QueueNode&) const;  // whether the session that created it lives
+  bool lives(const QueueNode&) const;  // whether the session that created the node is alive
   void forget(QueueNode&);
   Lease lease_of(const QueueNode&, Deadline sent) const;
   static Ticket ticket_of(const QueueNode&);
-  // Uses a grant only when the session is proven for the time of the start rule: by the write sent
-  // at `sent`, by more writes, or by resuming the session. Lost: the place is removed.
+  // Returns the lease of a grant once the session is proven for the time of the start rule: by the
+  // write sent at `sent`, by more writes, or by resuming the session. Lost: the place is removed.
   Result<Renewal> prove(QueueNode&, Deadline sent);
   // Reads a place's node, and watches it from then on. The caller need not wait for the reply:
   // alarmed() reads it.
@@ -124,24 +125,26 @@ class SessionBackend : public Backend {
                               Deadline until, bool container = true);
 
   // Call it before a node is created: it removes this Backend's abandoned nodes of the key. True:
-  // there were some, and a session may be over. An Error: it is unknown whether they are gone.
+  // there were some, and a session may be over by now. Error: it is unknown whether the abandoned
+  // nodes are gone.
   Result<bool> settle(const Key&);
-  // Gives the place another owner, so that requests under the old owner, with or without a reply,
-  // do not affect it. A detached lease keeps its owner: its handle has one owner for all its keys.
+  // Forgets the place, and gives the request another owner. So requests under the old owner, with
+  // or without a reply, do not affect the next place. A detached lease keeps its owner, because its
+  // handle has one owner for all its keys.
   void renew_owner(Request&);
 
-  // Deletes the node, if it exists, of a place that is not granted, or whose create got no reply.
-  // The place stays, without a node.
+  // Deletes the node of a place that is not granted. If the create of the node got no reply, first
+  // looks for the node. The place stays, without a node.
   Result<void> leave(QueueNode&);
-  // Finds a place's node in its session, if this Backend did not create it, or does not know that
-  // it did because the reply was lost. False: there is none.
+  // Looks for a place's node in its session: another process may have created the node, or the
+  // reply to our create may be lost. False: there is no such node.
   virtual Result<bool> find_node(Session&, QueueNode&, Deadline until) = 0;
 
   // Waits for the calls of an operation. Errc::timed_out: no reply came; or the server denied the
   // calls, but the credential's file has changed since, and the next try uses the new credential.
   Result<void> done(Session&, std::string_view what, std::initializer_list<const Session::Call*>,
                     Deadline until);
-  // Returns the reply to a call. A result other than ZOK and `also` is an Error, too.
+  // Returns the reply to a call, or an Error if the result is neither ZOK nor in `also`.
   Result<Reply> answer(Session&, std::string_view what, Session::Call, Deadline until,
                        std::initializer_list<int> also = {});
   static HolderView view(const NodeStat&, std::string_view data, Mode);
@@ -152,9 +155,9 @@ class SessionBackend : public Backend {
   virtual std::vector<Op> release_ops(const std::string& node, std::optional<unsigned>) const {
     return {{Op::Kind::remove, node}};
   }
-  // returns whether another client's node can have the name that ours had
+  // Returns whether another client's node can have the name that our node had.
   virtual bool names_recur() const { return false; }
-  // A node that represents a client at a key.
+  // A contender's node, as it was read.
   struct Contender {
     std::string path;
     NodeStat stat;
@@ -162,7 +165,7 @@ class SessionBackend : public Backend {
     Mode mode = Mode::exclusive;
     bool holds = true;
   };
-  // Adds a holder, and its run if that has ended and --min-hold keeps the lock.
+  // Adds a holder. If its run has ended and --min-hold keeps the lock, adds the run, too.
   static void add_holder(KeyView&, const Contender&, HolderView);
   // Returns the current holders, as an up-to-date server sees them.
   virtual Result<std::vector<Contender>> holders(const Key&) = 0;
@@ -175,7 +178,7 @@ class SessionBackend : public Backend {
 
  private:
   Result<QueueNode*> ours(const Lease&, Deadline until);
-  // ends_with_ttl: the session must end after that time, too, for a job that ended so.
+  // ends_with_ttl: the session must end after `ttl`, too. The RunEnd says how the job ended.
   Result<Renewal> renew_in(const Lease&, Duration ttl, bool ends_with_ttl,
                            const std::optional<RunEnd>& = std::nullopt);
   Result<void> retime(SessionSlot&, Duration timeout);
@@ -183,7 +186,7 @@ class SessionBackend : public Backend {
   void record_timeout(Session&, QueueNode&, std::string_view data, Duration timeout,
                       const std::optional<RunEnd>&, Deadline until);
   SessionSlot& line(const std::optional<Owner>&, Duration ttl, Duration lock_delay);
-  // Returns the session, connected. If there is none, or the old one is over, it is new.
+  // Returns the connected session. If there is no session, or the old session is over, creates one.
   Result<Session*> connected(SessionSlot&, Deadline until, int interrupt_fd);
   void end_session(SessionSlot&);
   Result<int> try_a_lock(Session&);  // the library's result

@@ -22,7 +22,8 @@ using Level = Finding::Level;
 
 namespace {
 
-// Sends one request and reads the reply; then the server closes. Empty: no reply came in time.
+// Sends one request, and reads the reply until the server closes the connection. Empty: no reply
+// came in time.
 std::string query(const Url::Host& at, std::string_view command) {
   const Deadline until = later(Clock::now(), 1s);
   const auto addresses = look_up(at.name, at.port.value_or(0), until);
@@ -96,9 +97,10 @@ void limits(const Options& o, const std::string& server, std::string_view conf, 
         fmt::format("{} has {}: deadlines would come too late", server, format_duration(tick)));
 }
 
-// The followers leave a leader that is silent for syncLimit ticks, and elect another. Names the
-// options with which a job outlives that, however late its last renewal was: between two renewals
-// there is a third of the proven time, and before its end the time to end the job.
+// If a leader is silent for syncLimit ticks, the followers leave it and elect another leader. Names
+// the options with which a job outlives this, however late its last renewal was. Two renewals are a
+// third of the proven time apart, and before the end of the proven time dlock needs time to end the
+// job.
 void silent_leader(const Options& o, std::string_view conf, Findings& found) {
   const auto tick_ms = number(conf, "tickTime"), ticks = number(conf, "syncLimit"),
              most = number(conf, "maxSessionTimeout");

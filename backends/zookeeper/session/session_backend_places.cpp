@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Backend's nodes in queues.
+// The places of a Backend in queues.
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include "common/exchange.hpp"
@@ -140,8 +140,8 @@ Result<void> SessionBackend::leave(QueueNode& p) {
   return {};
 }
 
-// Returns the place of a lease: one of this Backend or, by its ticket, one of another process.
-// Null: the lease is not held.
+// Returns the place of a lease. If this Backend has no such place, finds the node of another
+// process by the lease's ticket. Null: the lease is not held.
 Result<QueueNode*> SessionBackend::ours(const Lease& lease, Deadline until) {
   if (QueueNode* p = find_place(lease.key, lease.owner)) {
     if (!lives(*p) || p->node.empty()) {
@@ -184,8 +184,8 @@ Result<QueueNode*> SessionBackend::ours(const Lease& lease, Deadline until) {
   }
 }
 
-// For display: the record has the session's timeout. If the reply is lost, the next renewal finds
-// another version and reads the node again.
+// Writes the session's timeout into the record, for display. If the reply is lost, the next renewal
+// finds another version of the node and reads the node again.
 void SessionBackend::record_timeout(Session& s, QueueNode& p, std::string_view data,
                                     Duration timeout, const std::optional<RunEnd>& end,
                                     Deadline until) {

@@ -23,7 +23,7 @@ Session::Call::~Call() {
 bool Session::Call::done() const noexcept { return !state_ || state_->done; }
 const Reply& Session::Call::reply() const noexcept { return state_->reply; }
 
-// pump(), drop() or the destructor call all of these.
+// The library calls all of these, from within pump(), drop() or the destructor.
 struct Session::Callbacks {
   template <class Keep>
   static void answered(const void* data, int rc, Keep keep) {
@@ -98,7 +98,8 @@ int size_of(const std::string& data) { return static_cast<int>(data.size()); }
 
 }  // namespace
 
-// Sends nothing without a connection, because the library would keep the request for the next one.
+// Sends nothing without a connection, because the library would keep the request for the next
+// connection.
 template <class Request>
 Session::Call Session::send(bool write, Request request) {
   ++requests;
@@ -199,7 +200,7 @@ bool unknown(int rc) noexcept {
 
 Error server_error(const Options& o, std::string_view operation, int rc) {
   constexpr int quota_exceeded = -125;  // ZQUOTAEXCEEDED, which older headers lack
-  // Servers may know other schemes, but digest is the one that is meant most often.
+  // Servers may know other schemes, but most users mean digest.
   const std::string_view form =
       o.auth.starts_with("digest:") ? "" : " (write digest:user:password)";
   const auto error = [&](Errc code, std::string_view what) {

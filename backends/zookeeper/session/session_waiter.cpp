@@ -4,7 +4,7 @@
 namespace dlock::zookeeper {
 
 namespace {
-constexpr unsigned most_breaks = 2;  // in one poll; after more, the caller must learn of it
+constexpr unsigned most_breaks = 2;  // in one poll; after more breaks, the poll fails
 }
 
 SessionWaiter::~SessionWaiter() {
@@ -65,7 +65,7 @@ SessionWaiter::Step SessionWaiter::granted(QueueNode& p, Deadline sent) {
 
 WatchId SessionWaiter::new_watch(Session& s) {
   s.forget(watch_);
-  beaten_ = {};  // it read what the last watch was on
+  beaten_ = {};  // that call read the node of the last watch
   return watch_ = s.new_watch();
 }
 
@@ -81,8 +81,8 @@ Session::Wake SessionWaiter::listen(Session& s, const std::string& watched, Dead
   for (;;) {
     const Deadline now = Clock::now();
     if (now >= beat_) {
-      // Send something often: the library leaves a silent server after two thirds of the session's
-      // timeout, which may be much longer than the ttl.
+      // Send something often, and drop a server that is silent for two thirds of the ttl. The
+      // library would wait for two thirds of the session's timeout, which may be much longer.
       if (beaten_.done()) beaten_ = s.exists(watched);
       else if (now - beaten_.reply().sent > request_.ttl * 2 / 3) s.drop();
       beat_ = later(now, pace);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the waiters on a session share: turns until one gives a result, leaving, and the watch that
-// must not outlive the waiter.
+// What the waiters of all recipes share: poll() repeats turn() until a turn gives a result,
+// cancel() leaves the queue, and the watch ends with the waiter.
 #pragma once
 #include "zookeeper/session/session_backend.hpp"
 
@@ -18,17 +18,18 @@ class SessionWaiter : public Waiter {
 
   SessionWaiter(SessionBackend& base, Request request)
       : request_(std::move(request)), base_(base) {}
-  // Does one turn. `QueueNode` is ours in this connected session, and not granted.
+  // Does one turn. The QueueNode is our place in this connected session, and is not granted yet.
   virtual Step turn(Session&, QueueNode&, Deadline end) = 0;
-  virtual void reset() { watch_ = 0; }  // the place has a new node, or another session
+  // Forgets what was read, because the place gets a new node or another session.
+  virtual void reset() { watch_ = 0; }
 
-  // It is our turn, as a write sent at that time shows, and the request to watch the node was sent.
-  // go_on: the place has just ended, and is removed.
+  // Call it when it is our turn: a write that was sent at `sent` has shown this. The request to
+  // watch our node must have been sent before. go_on: the place has just ended, and is removed.
   Step granted(QueueNode&, Deadline sent);
   WatchId new_watch(Session&);  // replaces watch_; the caller fills in `seen_`
-  // Returns `event` when watch_ fires, or when the connection that set it is gone. Also contacts
-  // the server as often as a proof needs, so that two writes prove a long waiter when its turn
-  // comes. For this it reads the watched node, and so notices a change without an event: servers
+  // Returns `event` when watch_ fires, or when the connection that set the watch is gone. Also
+  // reads the watched node, as often as a proof needs, so that two writes prove enough when the
+  // turn of a long waiter comes. The reading also shows a change for which no event came: servers
   // send no event to a login that the node's ACL excludes by then.
   Session::Wake listen_for_watch(Session&, std::uint64_t connection, const std::string& watched,
                                  Deadline end);
@@ -40,11 +41,11 @@ class SessionWaiter : public Waiter {
   Deadline sent_at_{};         // as in Waiting
 
  private:
-  Step step(Deadline end);  // begins from the start; only poll() calls it
+  Step step(Deadline end);  // finds the place, and does one turn; only poll() calls it
   Session::Wake listen(Session&, const std::string& watched, Deadline end);
   bool shows_change(const Session::Call& reading) const;
-  // Returns our place in a connected session. If it has no node, the caller has to create one, for
-  // an owner without abandoned nodes. An Error: it is unknown whether the old node is gone.
+  // Returns our place in a connected session. If the place has no node, the caller has to create a
+  // node; the owner has no abandoned node then. Error: it is unknown whether an old node is gone.
   Result<QueueNode*> place();
 
   SessionBackend& base_;

@@ -53,7 +53,8 @@ std::string unread_of(const std::vector<KeyView>& keys, bool missing) {
   return why + "; keys may be missing here";
 }
 
-// Keeps the keys that the command line asks for, in the order of --sort. The store sorts by key.
+// Keeps the keys that the command line asks for, in the order of --sort. The store has already
+// sorted them by key.
 void keep_wanted(const InspectOptions& o, std::vector<KeyView>& keys) {
   const std::string pattern(o.operand.value_or(""));
   std::erase_if(keys, [&](const KeyView& k) {
@@ -110,7 +111,8 @@ std::string shown(const InspectOptions& o, const OpenStore& opened, const Column
                           : table_of(found.keys, columns, o, width);
 }
 
-// The store cannot be reached, so the state is unknown, which differs from free.
+// For a store that cannot be reached: prints the state "unknown", which is not "free", and returns
+// the error.
 tl::unexpected<Error> unknown(const InspectOptions& o, const OpenStore& opened,
                               const Columns& columns, const Error& e) {
   if (e.code != Errc::usage && e.code != Errc::config && !o.check) {
@@ -167,7 +169,7 @@ Frame frame(const InspectOptions& o, const OpenStore& opened, const Columns& col
     return {redraw ? fmt::format("? {}\n", printable(found.error().message))
                    : json_of_unknown(o, opened, found.error()),
             "?"};
-  if (found->key) found->unknown_reason.clear();  // the key's own state says so already
+  if (found->key) found->unknown_reason.clear();  // the state of the key shows it already
   InspectOptions as = o;
   as.json = !redraw;
   std::string text = shown(as, opened, columns, *found, terminal_size(STDOUT_FILENO).columns);

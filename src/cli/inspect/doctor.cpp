@@ -12,7 +12,8 @@ namespace {
 
 using Level = Finding::Level;
 
-// Indexed by Level. The padding depends on whether "warning" occurs.
+// Indexed by Level. The texts are padded, so that the columns are the same with and without a
+// "warning".
 constexpr struct {
   std::string_view text, json;
 } levels[] = {

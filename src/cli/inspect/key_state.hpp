@@ -20,12 +20,13 @@ bool has_no_record(const KeyView&) noexcept;  // the store has no record of a gr
 KeyState state_of(const KeyView&) noexcept;
 std::string_view state_name(KeyState) noexcept;  // "?" if unknown
 bool has_stale_holder(const KeyView&) noexcept;  // a holder is dead, or its lease has ended
-// Returns whether only --min-hold still holds the key: the job has ended, by the last run's record.
+// Returns whether only --min-hold still keeps the lock, because the last run's record shows that
+// the job has ended.
 bool is_min_hold_remainder(const KeyView&, const HolderView&) noexcept;
 // Returns why no process would read a request to stop (release --revoke), as far as this host can
 // see. Empty: the holder's dlock reads the request.
 std::string why_irrevocable(const KeyView&, const HolderView&);
-const HolderView* removable(const KeyView&);  // the first that release --force removes, or null
+const HolderView* removable(const KeyView&);  // the first that release --force can remove, or null
 // Returns the options that remove this holder: "--force --token 7".
 std::string force_options(const HolderView&);
 std::size_t holding(const KeyView&) noexcept;  // the number of holders that have not ended
@@ -36,8 +37,8 @@ std::string permits(const KeyView&);
 // whose --min-hold is over.
 void note_limits(KeyView&);
 
-// Returns the time since the holder's request, by the clocks of its host and ours; nothing if that
-// is unknown or in the future.
+// Returns the time since the holder's request, by the clocks of its host and ours; nullopt if the
+// time of the request is unknown or in the future.
 std::optional<Duration> age(const Identity&);
 
 }  // namespace dlock::cli

@@ -19,8 +19,8 @@ std::string text_of_unknown_key(const Key&);
 
 // Returns the JSON of one key, for programs. The table and CSV are made from it.
 nlohmann::ordered_json json_of(const KeyView&);
-// Returns one JSON object, with its newline. `unknown_reason`: why it is incomplete; empty:
-// complete.
+// Returns one JSON object, with its newline. `unknown_reason`: why the list is incomplete; empty:
+// it is complete.
 std::string json_of_key(const KeyView&, const OpenStore&, const Result<RunStarts>&);
 std::string json_of_list(const std::vector<KeyView>&, const OpenStore&,
                          const std::string& unknown_reason);
@@ -33,13 +33,14 @@ struct Column {
   bool usual;           // shown unless --columns says otherwise
   std::string_view at;  // the name of a field in the key's JSON; empty: use `of`
   std::string (*of)(const KeyView&, bool csv) = nullptr;
-  bool known = true;  // What null in that field means. true: unknown, "?". false: none, "-".
+  bool known = true;  // true: null in that field means unknown, "?"; false: none, "-"
 };
 using Columns = std::vector<const Column*>;
 // Errc::usage, or Errc::config for a file or variable. The message lists the known columns.
 Result<Columns> choose_columns(const InspectOptions&);
-// Returns a table for people or, with --csv, for programs: RFC 3339, milliseconds, empty if absent.
-// A table wider than `width` loses columns that --columns does not name, the token first.
+// Returns a table for people or, with --csv, for programs: times by RFC 3339, durations in
+// milliseconds, and nothing for a value that is absent. A table wider than `width` loses columns
+// that --columns does not name, the token first.
 std::string table_of(const std::vector<KeyView>&, const Columns&, const InspectOptions&,
                      std::size_t width = SIZE_MAX);
 std::string table_of_unknown(const Key&, const Columns&, const InspectOptions&);

@@ -13,7 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The state if the store cannot be asked or may have lost the key; "error" says which.
+// The state if the store cannot be reached, or may have lost the key; "error" says which is the
+// case.
 constexpr std::string_view unknown_state = "unknown";
 
 Json text_or_null(const std::string& text) {

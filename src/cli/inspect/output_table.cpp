@@ -128,7 +128,7 @@ std::string summary(const std::vector<KeyView>& keys) {
 bool named(const InspectOptions& o, std::string_view column) {
   std::string_view names = o.columns;
   if (names.starts_with('+')) names.remove_prefix(1);
-  else if (!names.empty()) return true;  // --columns names other columns only
+  else if (!names.empty()) return true;  // without a +, no other column is shown
   while (!names.empty())
     if (lower(next_part(names, ',')) == lower(column)) return true;
   return false;

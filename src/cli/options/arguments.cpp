@@ -16,7 +16,7 @@
 namespace dlock::cli {
 namespace {
 
-// Thrown through CLI11, which does not catch it, because there is no other way to end the parse.
+// Ends the parse as an exception, because there is no other way. CLI11 does not catch it.
 struct Refused {
   Error error;
 };
@@ -32,16 +32,18 @@ bool needs_value(const Option& o) noexcept {
   return o.argument && o.argument[0] != '[' && o.argument[0] != '=';
 }
 
-// Reads the words before the first `--`. CLI11 finds the options among them, and their values. Its
-// copies are not used: a value is a view into argv, the last bytes of the word that CLI11 read
-// last.
+// Reads the words before the first `--`. CLI11 finds the options and their values among these
+// words. The Reader does not use CLI11's copies of the values: a value is a view into argv, namely
+// the last bytes of the word that CLI11 read last.
 //
-// Where CLI11 2.1 would do something else, the Reader prevents it:
-//   * For `--name=` it would take the next word. So a byte that argv cannot contain follows the =.
-//   * For an option without a value it would throw. So a `--` follows the last word, and an option
-//     that takes the `--` has no value.
-//   * It would take the next word for an optional value ("[D]"), and for a value that must follow
-//     the = ("=yes|no"). So for CLI11 the row is a switch, and the text after = is its value.
+// By itself CLI11 2.1 would do the following, which the Reader prevents:
+//   * For `--name=` it would take the next word as the value. So the Reader adds a byte after the =
+//     that argv cannot contain.
+//   * If the last option lacks its value, it would throw. So the Reader adds a `--` after the last
+//     word. If an option takes this `--` as its value, the value is missing.
+//   * It would take the next word as an optional value ("[D]"), or as a value that must follow the
+//     = ("=yes|no"). So for CLI11 such a row is a switch, and the Reader takes the text after the =
+//     as the value.
 //   * It would read `-n-quiet` as `-n --quiet`, `-key` as `-k ey`, and `-5` as an operand. The
 //     Reader refuses these words.
 constexpr char mark = '\0';
@@ -112,7 +114,7 @@ class Reader {
     letter_ = std::exchange(at_, at) == at ? letter_ + 1 : 1;
     const bool marked = read.find(mark) != read.npos, has_value = marked || needs_value(o);
     const std::string_view value = word.substr(has_value ? word.size() + marked - read.size() : 0);
-    // The last word may be the value, and the option the word before.
+    // The word that was read last may be the value; then the option is the word before it.
     const bool is_value = needs_value(o) && value.size() == word.size();
     if (!is_value && letter_ == 1)
       if (auto error = long_with_one_dash(to_.verb, word)) refuse(std::move(*error));
@@ -134,7 +136,7 @@ class Reader {
     to_.values.push_back({&o, value, Source::flag});
   }
 
-  // Handles the words that CLI11 has read since the last call and that are no options of this
+  // Handles the words that CLI11 has read since the last call, if they are not options of this
   // command.
   void other_words() {
     const std::size_t count = app_.remaining_size();
@@ -146,7 +148,7 @@ class Reader {
         refuse(unknown_long(to_.verb, word.substr(2, word.find('=') - 2)));
       if (auto error = long_with_one_dash(to_.verb, word)) refuse(std::move(*error));
       if (word.size() > 1 && word[0] == '-') refuse(unknown_letter(to_.verb, word[1]));
-      add_operand(*std::find(argv_ + 1, argv_ + left_, word), true);  // argv's own bytes
+      add_operand(*std::find(argv_ + 1, argv_ + left_, word), true);  // a view into argv
     }
   }
 

@@ -5,8 +5,8 @@
 #define TOML_ENABLE_UNRELEASED_FEATURES 0
 // toml++ 3 in Debian asserts that a time begins with a digit, and that a non-ASCII character
 // outside of strings is a space. An optimising compiler may then assume both, but files may contain
-// other text. Without these assertions toml++ is right: it checks the digit once more later, and
-// its second check does not take the character for a space.
+// other text. Without these assertions toml++ parses correctly: it checks the digit again later,
+// and a second check of the character finds that it is not a space.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_ASSERT(condition) static_assert(true)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration files: TOML, each key the long name of an option, with tables [profile.NAME]
-// that --profile chooses.
+// The configuration files. They are TOML: each key is the long name of an option, and --profile
+// chooses a table [profile.NAME].
 //
 //   backend = "redis://db1"
 //   wait = "15m"
 //   [profile.batch]
 //   ttl = "2m"
 //
-// One entry is no option: `require-backend = true` makes a command line without a backend an error,
-// and no other file undoes it.
+// One entry is not an option: with `require-backend = true`, a command line without a backend is an
+// error. No other file can undo this.
 #pragma once
 #include <string>
 #include <string_view>
@@ -24,8 +24,8 @@ struct Entry {
   std::string value;      // text of a string, a number, true or false
   unsigned number = 0;    // line
   std::string where{};    // "/etc/dlock/config.toml:3"
-  unsigned layer = 0;     // 0 has the highest priority, one for each table
-  std::string backend{};  // of the same table: a secret is for it alone
+  unsigned layer = 0;     // each table has its own; 0 has the highest priority
+  std::string backend{};  // the backend of the same table; only it gets a secret
 };
 
 // Returns whether the option names a secret or a TLS file, which only its own backend may get.
@@ -45,9 +45,10 @@ struct ConfigFile {
 Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>&,
                                               std::string_view profile);
 
-// Parses the TOML subset that dlock reads. Only its source file uses the library. Entries are in
-// the order of the document, without layers and backends. Errc::config: the text is not TOML, or it
-// has an unknown table, or a value that is neither text, nor a number, nor true or false.
+// Parses the TOML subset that dlock reads. Only the source file of parse_toml() uses toml++.
+// Entries are in the order of the document, without layers and backends. Errc::config: the text is
+// not TOML, or it has an unknown table, or a value that is neither text, nor a number, nor true or
+// false.
 Result<std::vector<Entry>> parse_toml(std::string_view text, std::string_view path);
 
 std::string toml_version();  // the library's version

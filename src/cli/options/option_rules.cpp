@@ -44,7 +44,8 @@ Result<void> flags_apart(const Options& o, std::string_view a, std::string_view 
   return {};
 }
 
-// `a` chooses a form of output, as --output does.
+// `a` is --json or --csv, which choose a form of output, as --output does. `a` excludes each option
+// in `b`.
 Result<void> form_apart(const Options& o, std::string_view a, std::string_view b) {
   if (!(a == "json" ? o.json : o.csv)) return {};
   const bool by_switch = given_by_flag(o, a);
@@ -141,7 +142,7 @@ struct Rule {
   std::string_view a{}, b{};
 };
 
-// The error is the first broken rule.
+// check_rules() reports the first broken rule.
 constexpr Rule rules[] = {
     {~0U, apart, "quiet", "verbose"},
     {~config, needs_backend, "backend"},

@@ -73,7 +73,7 @@ Result<void> on_lost(Options& o, std::string_view value) {
   return {};
 }
 
-// A user may mean --key by -k.
+// A user who writes -k may mean --key.
 Result<void> kill_after(Options& o, std::string_view value) {
   const auto done = duration<&Options::kill_after>(o, value);
   if (done || given_by_flag(o, "key")) return done;
@@ -173,18 +173,20 @@ using O = Options;
 constexpr Option all_options[] = {
     {"key", 0, "K", keyed, G::subject,
      "the name to lock: 1 to 200 bytes of UTF-8; repeat it for several keys", key},
-    {"key", 0, "K", inspect, G::subject, "the key, or a pattern; the same as the only word",
-     inspected_key},
+    {"key", 0, "K", inspect, G::subject,
+     "the key or a pattern; may be given as a single word instead", inspected_key},
     {"handle", 0, "H", run | renew | release | check, G::subject,
-     "what acquire printed: literally, - for standard input or @FILE (default, not for run: "
-     "$DLOCK_HANDLE if it is a handle of this backend and recipe)",
+     "the handle that acquire printed, or - to read it from standard input, or @FILE to read it "
+     "from FILE (default, except for run: $DLOCK_HANDLE, if that handle is of this backend and "
+     "recipe)",
      text<&O::handle>},
     {"state", 0, "FILE", fence, G::subject, "stores the newest token; created if missing",
      text<&O::state>},
     {"token", 0, "N", release | check | fence, G::subject, "the fencing token of a grant",
      parsed<parse_token, &O::token>},
     {"force", 0, nullptr, release, G::subject,
-     "remove a holder without its handle; asks which, unless told", on<&O::force>},
+     "remove a holder without its handle; asks which holder, unless --token or --yes is given",
+     on<&O::force>},
     {"yes", 0, nullptr, release, G::subject, "with --force: remove every holder", on<&O::yes>},
     {"revoke", 0, nullptr, release, G::subject, "ask the holder to stop and release the lock",
      on<&O::revoke>},
@@ -201,8 +203,8 @@ constexpr Option all_options[] = {
      number<0, 255, &O::conflict_status>, has_variable, "75"},
     {"max-waiters", 0, "N", taking, G::taking, "busy at once when N wait already", max_waiters,
      has_variable},
-    {"shared", 's', nullptr, taking, G::taking, "a lock that admits other shared ones", shared,
-     has_variable, none, C::mode},
+    {"shared", 's', nullptr, taking, G::taking, "share the lock with other --shared holders",
+     shared, has_variable, none, C::mode},
     {"limit", 0, "N", taking, G::taking, "one of at most N holders, 1 to 1000000", limit,
      has_variable, none, C::mode},
     {"lock-delay", 0, "D", taking, G::taking,
@@ -222,14 +224,14 @@ constexpr Option all_options[] = {
      parsed<parse_signal, &O::end_signal>, has_variable, "TERM"},
     {"max-run", 0, "D", jobs, G::job, "end the command after D, status 124", duration<&O::max_run>,
      has_variable, "0, no limit"},
-    {"min-hold", 0, "D", run, G::job, "keep the lock at least D from when it was taken",
+    {"min-hold", 0, "D", run, G::job, "keep the lock for at least D after it was taken",
      duration<&O::min_hold>, has_variable},
     {"once-per", 0, "D|UNIT", run, G::job,
      "at most one start per D, or per calendar hour, day, week or month, by the store's clock; "
-     "else busy",
+     "otherwise the lock counts as busy",
      parsed<run::OncePer::parse, &O::once_per>, has_variable},
-    {"again", 0, nullptr, run, G::job, "with --once-per: start although it ran; the start is noted",
-     on<&O::again>},
+    {"again", 0, nullptr, run, G::job,
+     "with --once-per: start even if it has run already; the start is recorded", on<&O::again>},
     {"until-success", 0, nullptr, run, G::job,
      "with --once-per: a run that failed does not count, and the next may start",
      on<&O::until_success>},
@@ -273,8 +275,8 @@ constexpr Option all_options[] = {
     {"output", 0, "text|json|csv", inspect, G::result, "what to print", set_output, has_variable,
      "text"},
     {"output", 0, "text|json", renew | release | check, G::result,
-     "what to print: nothing, the exit status is the answer, or JSON", set_output, has_variable,
-     "text"},
+     "text prints nothing, because the exit status is the answer; json prints one object",
+     set_output, has_variable, "text"},
     {"json", 'J', nullptr, run, G::result, "with --explain: one JSON object", on<&O::json>,
      no_variable, none, C::format},
     {"json", 'J', nullptr, acquire | renew | release | check | inspect, G::result,
@@ -288,37 +290,40 @@ constexpr Option all_options[] = {
      choice<sort_orders, &O::sort>, has_variable, "key"},
     {"no-heading", 0, nullptr, inspect, G::result, "no heading and no summary", on<&O::no_heading>},
     {"watch", 0, "[D]", inspect, G::result,
-     "repeat each D (default: 2s): redrawn at a terminal, q ends it; elsewhere one JSON line per "
-     "change",
+     "repeat every D (default: 2s); at a terminal the output is redrawn until you press q; "
+     "elsewhere each change prints one JSON line",
      watch},
     {"held", 0, nullptr, inspect, G::result,
      "only keys that are held, or kept back by a lock-delay", on<&O::held>},
     {"stale", 0, nullptr, inspect, G::result,
      "only keys with a holder that has vanished or whose lease has ended", on<&O::stale>},
-    {"check", 0, nullptr, inspect, G::result, "print nothing: 0 free, 75 held, 69 unknown",
-     on<&O::check>},
+    {"check", 0, nullptr, inspect, G::result,
+     "print nothing; status 0 if free, 75 if held, 69 if unknown", on<&O::check>},
     {"doctor", 0, nullptr, inspect, G::result,
      "check whether the backend is fit for locks; status 1 if not", on<&O::doctor>},
 
     {"report", 0, nullptr, config, G::result,
-     "what helps to understand a report of a bug, without secrets", on<&O::report>},
+     "add versions, kernel and names of variables for a bug report, without secrets",
+     on<&O::report>},
 
     {"scenario", 0, "S,...", benching, G::subject,
      "uncontended, handoff, shared, limit, renew, crash or all", bench_scenarios, has_variable,
      "uncontended,handoff"},
-    {"clients", 'c', "N", benching, G::subject, "how many, each with its own connection",
-     number<1, 10'000, &O::clients>, has_variable, "8"},
+    {"clients", 'c', "N", benching, G::subject,
+     "the number of clients, each with its own connection", number<1, 10'000, &O::clients>,
+     has_variable, "8"},
     {"duration", 'd', "D", benching, G::subject, "length of each measurement",
      positive_duration<&O::duration>, has_variable, "5s", C::length},
-    {"ops", 'N', "N", benching, G::subject, "measure N grants instead",
+    {"ops", 'N', "N", benching, G::subject, "measure N grants instead of a duration",
      number<1, 1'000'000'000'000, &O::ops>, has_variable, none, C::length},
     {"hold", 0, "D", benching, G::subject, "keep the lock for D", duration<&O::hold_for>,
      has_variable, "0"},
     {"rate", 0, "R", benching, G::subject,
      "ask R times per second, all clients together, and count late starts",
      number<1, 10'000'000, &O::rate>, has_variable, "as fast as possible"},
-    {"repeat", 0, "N", benching, G::subject, "everything N times: median and range",
-     number<1, 1000, &O::repeat>, has_variable, "1"},
+    {"repeat", 0, "N", benching, G::subject,
+     "measure everything N times, and print median and range", number<1, 1000, &O::repeat>,
+     has_variable, "1"},
     {"prefix", 0, "P", benching, G::subject,
      "prefix of the keys; refused if the store has keys below it", text<&O::prefix>, has_variable,
      "a random one"},
@@ -339,7 +344,7 @@ constexpr Option all_options[] = {
      "where the locks are kept; may be repeated; ?password_file=F gives each its own password",
      added_text<&O::backends>, has_variable, "file:"},
     {"recipe", 0, "R", benching, G::common, "the ways of locking, or all; may be repeated",
-     added_text<&O::recipes>, has_variable, "each backend's own"},
+     added_text<&O::recipes>, has_variable, "the default recipe of each backend"},
     {"ttl", 0, "D", with_backend, G::common, "how long the lock lasts without a renewal",
      positive_duration<&O::ttl>, has_variable, "30s"},
     {"op-timeout", 0, "D", with_backend, G::common, "time for one exchange with the store",
@@ -350,13 +355,14 @@ constexpr Option all_options[] = {
      "the password of the store: the first line of F, which must be private",
      text<&O::password_file>, has_variable},
     {"auth-file", 0, "F", with_backend, G::common,
-     "credentials for ZooKeeper, SCHEME:CREDENTIAL, likewise", text<&O::auth_file>, has_variable},
+     "the credentials for ZooKeeper, SCHEME:CREDENTIAL: the first line of F, which must be private",
+     text<&O::auth_file>, has_variable},
     {"tls-ca", 0, "F", with_backend, G::common, "trusted certificate authorities", text<&O::tls_ca>,
      has_variable, "those of the system"},
     {"tls-cert", 0, "F", with_backend, G::common, "the client certificate", text<&O::tls_cert>,
      has_variable},
-    {"tls-key", 0, "F", with_backend, G::common, "its private key", text<&O::tls_key>,
-     has_variable},
+    {"tls-key", 0, "F", with_backend, G::common, "the private key of the client certificate",
+     text<&O::tls_key>, has_variable},
     {"tls-name", 0, "HOST", with_backend, G::common,
      "the name to expect in the server's certificate, and to send", tls_name, has_variable,
      "the host of the URL"},
@@ -378,7 +384,7 @@ constexpr Option all_options[] = {
     {"profile", 0, "NAME", everywhere, G::common, "use [profile.NAME] of the configuration files",
      text<&O::profile>, has_variable},
     {"help", 0, "[all]", everywhere, G::common,
-     "print this, or with =all every option; -h alone does the same", help},
+     "print this; --help=all prints every option; -h alone is the same as --help", help},
 };
 
 }  // namespace
@@ -387,7 +393,7 @@ std::span<const Option> option_table() noexcept { return all_options; }
 
 bool reads(const Option& o, Verb v) noexcept {
   if (v != Verb::config) return o.has_variable && belongs(o, v);
-  // the rows of the command itself come first
+  // `config` reads the first row of each name, and its own rows come first
   return o.has_variable && std::none_of(std::begin(all_options), &o, [&](const Option& earlier) {
            return earlier.has_variable && std::string_view(earlier.name) == o.name;
          });

@@ -50,8 +50,9 @@ inline bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)
 // of all commands, each name once.
 bool reads(const Option&, Verb) noexcept;
 
-// Which rows CLI11 gets. It compares each row with all rows before it, so it gets only the rows
-// that the command line may name. A test gives it all rows, to show that no name occurs twice.
+// Which rows CLI11 gets. CLI11 compares each row with all rows before it. To save this time it gets
+// only the rows that the command line may name. A test gives it all rows, to show that no name
+// occurs twice.
 enum class Rows { named, all };
 
 // Reads the options before the first `--` with CLI11 and, for run and fence, the command after the
@@ -74,8 +75,9 @@ Result<void> check_rules(const Options&);
 Result<void> set_output(Options&, std::string_view);
 
 // Makes Options::output and its switches agree, when all sources have been read. Errc::usage: they
-// contradict each other on the command line, or the form belongs to another command. Commands share
-// variables and files, so a form of another command is ignored there.
+// contradict each other on the command line, or the form belongs to another command. A form of
+// another command that comes from a variable or a file is ignored, because commands share variables
+// and files.
 Result<void> choose_output(Options&);
 
 }  // namespace dlock::cli

@@ -22,7 +22,8 @@ const Given* find(const CommonOptions& o, std::string_view name) noexcept {
   return nullptr;
 }
 
-// Returns whether a source of higher priority has set this option or another of its choice.
+// Returns whether a source of higher priority has set this option or another option of the same
+// choice.
 bool decided(const Options& to, const Given& by) {
   const auto outweighs = [&](const Given& g) {
     return g.source != by.source ? g.source < by.source : g.layer < by.layer;
@@ -57,9 +58,9 @@ struct Variable {
   std::string_view name, value;
 };
 
-// Returns whether no option has this variable: a misspelt name must not lead to the wrong store.
-// Exempt are the variables of jobs, passwords and tests, and those that Kubernetes sets for a
-// service named dlock.
+// Returns whether no option has this variable. Such a variable is an error, because a misspelt name
+// must not lead to the wrong store. Exceptions are the variables of jobs, passwords and tests, and
+// the variables that Kubernetes sets for a service named dlock.
 bool is_unknown(const Variable& v) {
   constexpr std::string_view own[] = {"PASSWORD", "SENTINEL_PASSWORD",
                                       "HELD",     "KEY",
@@ -94,7 +95,7 @@ std::vector<Variable> variables() {
 
 Result<void> from_environment(Options& to) {
   const auto all = variables();
-  if (all.empty()) return {};  // this is the usual case, and saves half of the parsing time
+  if (all.empty()) return {};  // the usual case; this saves half of the parsing time
   for (const Option& o : option_table()) {
     if (!reads(o, to.verb)) continue;
     const std::string name = environment_name(o.name);
@@ -154,7 +155,7 @@ Result<void> from_configuration(Options& to) {
                 .where = e.where,
                 .layer = e.layer,
                 .backend = e.backend};
-    if (is_secret(e.name)) to.values.push_back(given);  // it counts when the backend is known
+    if (is_secret(e.name)) to.values.push_back(given);  // it is judged when the backend is known
     else if (const auto done = set_from(to, given); !done) return wrong(done.error().message);
   }
   return {};
@@ -215,7 +216,7 @@ Result<void> parse(Options& to, int argc, char** argv) {
   if (done && to.help) return done;
   if (done) done = operand_as_key(to);
   if (done) done = from_environment(to);
-  // After an error of acquire, read the files, too: a file may ask for lines for eval.
+  // acquire reads the files even after an error, because a file may ask for lines for eval.
   if (done || to.verb == Verb::acquire)
     if (auto files = from_configuration(to); done) done = std::move(files);
   if (done) done = choose_output(to);

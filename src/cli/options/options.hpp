@@ -35,7 +35,7 @@ struct Given {
   std::string_view where{};    // config: "/etc/dlock/config.toml:3"
   unsigned layer = 0;          // config: 0 has the highest priority
   bool off = false;            // a switch that was set to "no"
-  std::string_view backend{};  // of a secret in a file: its table's backend
+  std::string_view backend{};  // for a secret in a file: the backend of its table
 };
 
 // The options of every command.
@@ -48,7 +48,7 @@ struct CommonOptions : run::OutputOptions {
   std::optional<std::string_view> operand;  // the only word: SEQUENCER or K
 
   Output output = Output::text;
-  bool json = false, csv = false;   // the same, once all is read
+  bool json = false, csv = false;   // the same as `output`, once all sources are read
   std::string_view foreign_output;  // --output named a form of another command (option_rules.cpp)
 
   // Where a file requires a backend, "/etc/dlock/config.toml:1"; empty: no file does.
@@ -115,7 +115,7 @@ struct InspectOptions : virtual StoreOptions {
 };
 
 struct BenchOptions : virtual StoreOptions,
-                      bench::Measurement {          // no scenario: uncontended, handoff
+                      bench::Measurement {          // none given: uncontended, handoff
   std::vector<std::string_view> backends, recipes;  // empty: the default
   bool no_progress = false;
   std::string_view html;
@@ -139,14 +139,15 @@ const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
 
 std::string environment_name(std::string_view option);  // "DLOCK_WAIT"
 
-// Reads all sources and checks the result. argv[0] is the command's name. Errc::usage; Errc::config
-// for the environment and files. It does not reorder argv.
+// Reads all sources and checks the result. argv[0] is the command's name. Errc::usage: the command
+// line is wrong. Errc::config: the environment or a file is wrong. It does not reorder argv.
 Result<void> parse(Options&, int argc, char** argv);
 
 // Returns the DLOCK_ variables that no command reads, "DLOCK_A, DLOCK_B"; empty: there are none.
 std::string unknown_variables();
 
-// Returns whether any source, or the command line, has set the option of this long name.
+// given() returns whether any source has set the option with this long name, given_by_flag()
+// whether the command line has.
 bool given(const CommonOptions&, std::string_view name) noexcept;
 bool given_by_flag(const CommonOptions&, std::string_view name) noexcept;
 

@@ -124,7 +124,7 @@ std::optional<Error> long_with_one_dash(Verb verb, std::string_view word) {
 
 std::string meant_variable(std::string_view name, Verb verb) {
   if ((name == "URL" || name == "HOST") && find_option("backend", bit(verb))) return "BACKEND";
-  // Compare without the prefix, which would be half of a short name.
+  // Compare without the prefix. With the prefix, half of each short name would be the same.
   const std::size_t prefix = environment_name("").size();
   std::vector<std::string> twins;
   for (const Option& o : option_table())

@@ -25,7 +25,7 @@ constexpr VerbInfo table[] = {
      "until its standard input ends or a signal comes.",
      "grant=$(dlock acquire --keep -w 1m --output env deploy) || exit; eval \"$grant\""},
     {Verb::renew, "renew", "[OPTION...] K [--handle H]", "extend a lease that acquire took",
-     "Lets the lease of K last --ttl from now. A lease that has ended is not revived.",
+     "Makes the lease of K end --ttl from now. A lease that has ended is not revived.",
      "dlock renew deploy --handle \"$h\""},
     {Verb::release, "release",
      "[OPTION...] K [--handle H | --revoke | --force --token N | --force --yes]",
@@ -61,9 +61,8 @@ constexpr VerbInfo table[] = {
      "dlock bench -b file: -b redis://lock1 --scenario handoff"},
     {Verb::config, "config", "[OPTION...]", "show every value and where it comes from",
      "Prints every option that a variable or a configuration file can set: first those that are "
-     "set, with value and source; then the others, as comments with their defaults, by the "
-     "commands "
-     "that read them. Sends no request to a backend.",
+     "set, with value and source; then the others, as comments with their defaults, grouped "
+     "by the commands that read them. Sends no request to a backend.",
      "dlock config --profile batch"},
 };
 
