@@ -101,7 +101,9 @@ Result<Released> force(const ReleaseOptions& o, const OpenStore& opened, const K
     const bool freed = std::none_of(after.begin(), after.end(), [&](const HolderView& left) {
       return left.token == h.token && !left.vanished;
     });
-    say(fmt::format("{}: {}", printable(key.text()), still_runs(h, freed)));
+    say(fmt::format("{}: {}", printable(key.text()),
+                    freed || h.stays_because.empty() ? still_runs(h, freed)
+                                                     : "not removed: " + h.stays_because));
   }
   return removed;
 }

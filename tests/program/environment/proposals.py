@@ -61,6 +61,17 @@ class Foreign(parts.Case):
         self.only_itself_ends_it(store, "another program locked the file, and the lock ends when "
                                  "that program unlocks it or ends")
 
+    def test_flock_shared_with_another_program(self):
+        store = ["-b", self.file + "?recipe=flock"]
+        self.another("flock", "-s", self.locks + "/k", "sh", "-c", "echo held; exec sleep 600")
+        run = self.run_dlock(*store, "-s", "--key", "k", "--", "sleep", "600")
+        run.event("acquired")
+        said = self.tell("release", *store, "--key", "k", "--force", "--yes").splitlines()
+        self.assertEqual(len(said), 2)
+        self.assertIn("k: asked to release", said[0])
+        self.assertIn("k: not removed: another program locked the file", said[1])
+        run.end(123)
+
     def test_flock_of_a_dlock_that_was_told(self):
         """Its job ends late. What is proposed then is not the same again, which answers 75."""
         store = ["-b", self.file + "?recipe=flock"]
