@@ -64,6 +64,15 @@ class Wait(harness.Case):
             self.assertLine(r"1 key, 1 held, \? waiting", self.dlock("inspect"))
         self.not_run()
 
+    def test_flock_of_a_file_locked_with_fcntl(self):
+        """recipe flock: the message names that file, which belongs to other programs."""
+        with open("locks/k", "w") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX)
+            self.refused(69, f"{self.locks}/k: another process has locked the whole file", "run",
+                         "-n", "-b", self.file + "?recipe=flock", "--key", "k", "--", "touch",
+                         "ran")
+        self.not_run()
+
     def test_flock_of_a_replaced_file(self):
         """recipe flock: a file that is replaced while it is waited for is not the lock any
         more."""

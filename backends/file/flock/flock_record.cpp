@@ -20,7 +20,10 @@ bool evicted(const LockState::Holder& h) noexcept { return h.slot == evicted_slo
 
 FlockRecord::FlockRecord(const Directory& where, const std::string& name, std::string key,
                          Duration patience)
-    : file_(where, name), key_(std::move(key)), patience_(patience) {}
+    : file_(where, name),
+      key_(std::move(key)),
+      locked_(where.path() + "/" + key_),
+      patience_(patience) {}
 
 // With Make::nothing, a missing record is read as empty.
 Result<KeyRecord> FlockRecord::begin(Make make, Duration patience) {
@@ -60,7 +63,7 @@ Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
                  r.identity.encode()},
                 std::move(*mailbox)};
     s.holders.push_back(entry.holder);
-    auto done = set_mark(locked, entry.holder.token, file_.path());
+    auto done = set_mark(locked, entry.holder.token, locked_);
     if (done) {
       const auto counts = end(record);
       if (counts && *counts) return entry;

@@ -47,6 +47,7 @@ class FlockRecord {
 
   StateFile file_;
   const std::string key_;
+  const std::string locked_;  // the path of the file, for messages
   const Duration patience_;
 };
 
