@@ -90,7 +90,7 @@ void owner(int dir, const std::string& path, bool shared, Findings& found) {
             Level::good);
 }
 
-void filesystem(int dir, Findings& found) {
+void filesystem(int dir, bool flock, Findings& found) {
   struct statfs fs {};
   if (::fstatfs(dir, &fs))
     return found.add("filesystem", sys_error("statfs", "", errno).message, Level::unknown);
@@ -100,7 +100,8 @@ void filesystem(int dir, Findings& found) {
               "good for one host only; use a local directory");
   else if (magic == TMPFS_MAGIC)
     found.add("filesystem", "tmpfs", Level::warning,
-              "fencing tokens and --once-per records are gone after a restart of the machine");
+              fmt::format("fencing tokens{} are gone after a restart of the machine",
+                          flock ? "" : " and --once-per records"));
   else found.add("filesystem", fmt::format("local (type 0x{:x})", magic), Level::good);
 }
 
@@ -166,7 +167,7 @@ std::vector<Finding> examine(const Directory& where, bool flock, bool of_all_use
   way(where.path(), of_all_users, found);
   if (!flock) clock(found);  // no lock of recipe flock ends by the clock
   if (!root->dir) return found.extract();
-  filesystem(dir, found);
+  filesystem(dir, flock, found);
   space(dir, found);
   const auto tried = try_a_lock(where);
   found.add("permission", tried ? "may make locks here" : printable(tried.error().message),

@@ -505,6 +505,14 @@ class Places(Case):
                              done.err.splitlines()[0])
             self.not_run()
 
+    def test_doctor_of_flock(self):
+        """It says nothing of what recipe flock does not have."""
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+            for recipe, what in ("lease", " and --once-per records"), ("flock", ""):
+                done = self.dlock("inspect", "--doctor", "-b", f"file:{place}?recipe={recipe}",
+                                  wanted=None)
+                self.assertLine(f" +-> fencing tokens{what} are gone after a restart of .*", done)
+
     def test_watch_without_terminal(self):
         """A line per change, and the end of the reader ends it."""
         watcher = self.start("inspect", "--watch=20ms", "k")
