@@ -138,6 +138,13 @@ bool is_ancestor(const ProcessId& wanted) {
   return false;
 }
 
+std::optional<pid_t> parent_of(const ProcessId& child) {
+  if (::kill(child.pid, 0) != 0 && errno == ESRCH) return std::nullopt;
+  const auto process = process_stat(child.pid);
+  if (!process) return 0;  // /proc may hide the process, or no descriptor is free
+  return process->id == child ? std::optional{process->parent} : std::nullopt;
+}
+
 // If a process on the way dies during the walk, its children get another parent, so the walk is
 // repeated.
 bool is_descendant(pid_t pid) {

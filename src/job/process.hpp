@@ -45,6 +45,8 @@ enum class Presence { lives, ended, unknown };
 Presence find_process(const Identity&);
 
 bool is_ancestor(const ProcessId&);  // an ancestor of this process
+// Returns the parent; 0: unknown. nullopt: the process has ended, and its parent has reaped it.
+std::optional<pid_t> parent_of(const ProcessId&);
 
 std::string proc_path(pid_t, std::string_view rest);  // the path of a file below /proc/<pid>
 // Returns the first 4 KiB of a file; empty: it cannot be read.

@@ -34,8 +34,9 @@ std::optional<InheritedGrant> inherited(const Json& grant) {
   const auto guard = grant.find("guard");
   if (!key || !handle || !sequencer || guard == grant.end() || !guard->is_object()) return {};
   const auto pid = number_of(*guard, "pid"), start = number_of(*guard, "start");
-  if (!pid || !start || *pid > 1U << 22U || !is_ancestor({static_cast<pid_t>(*pid), *start}))
-    return {};
+  if (!pid || !start || *pid > 1U << 22U) return {};
+  const ProcessId process{static_cast<pid_t>(*pid), *start};
+  if (!is_ancestor(process)) return {};
   return InheritedGrant{
       .lease = {.key = *key,
                 .owner = handle->lease(*key).owner,
@@ -47,7 +48,8 @@ std::optional<InheritedGrant> inherited(const Json& grant) {
       .family = handle->family,
       .recipe = handle->recipe,
       .place = text_of(grant, "place"),
-      .text = grant.dump()};
+      .text = grant.dump(),
+      .dlock = [process] { return parent_of(process); }};
 }
 
 }  // namespace
@@ -93,21 +95,27 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
   const std::string stands_behind =
       fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, process ? process->id.start : 0);
   std::string grants;
+  const auto add = [&](const std::string& text) { grants += (grants.empty() ? "" : ",") + text; };
   for (const Lease& l : leases) {
+    const auto outer = std::find_if(
+        plan.inherited.begin(), plan.inherited.end(),
+        [&](const InheritedGrant& g) { return g.lease.key == l.key && g.lease.owner == l.owner; });
+    if (outer != plan.inherited.end()) {
+      add(outer->text);  // the outer dlock keeps the lock, not this one
+      continue;
+    }
     const bool permit = l.mode == Mode::permit;
-    grants += fmt::format(
-        R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},)"
-        R"("handle":"{}","place":"{}",{}}})",
-        grants.empty() ? "" : ",", escaped(l.key.text()), l.token,
-        Sequencer::of(family, recipe, l).text(), static_cast<char>(l.mode),
-        permit ? std::to_string(l.slot) : "null",
-        permit ? std::to_string(plan.request.limit) : "null",
-        Handle::of(family, recipe, {l}).text(), escaped(plan.place), stands_behind);
+    add(fmt::format(R"({{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},)"
+                    R"("handle":"{}","place":"{}",{}}})",
+                    escaped(l.key.text()), l.token, Sequencer::of(family, recipe, l).text(),
+                    static_cast<char>(l.mode), permit ? std::to_string(l.slot) : "null",
+                    permit ? std::to_string(plan.request.limit) : "null",
+                    Handle::of(family, recipe, {l}).text(), escaped(plan.place), stands_behind));
   }
   for (const InheritedGrant& outer : plan.inherited)
     if (std::none_of(leases.begin(), leases.end(),
                      [&](const Lease& l) { return l.key == outer.lease.key; }))
-      grants += "," + outer.text;
+      add(outer.text);
   set("DLOCK_GRANTS", fmt::format("[{}]", grants));
   return out;
 }

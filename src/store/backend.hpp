@@ -7,6 +7,7 @@
 // repeated: the store recognises by the owner id a request whose reply was lost. No destructor
 // releases anything, because a release can fail.
 #pragma once
+#include <sys/types.h>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -171,6 +172,11 @@ class Backend {
 
   // Returns `valid` if this grant is in force now.
   virtual Result<Validity> check(const Key&, const GrantId&) = 0;
+
+  // The same for the grant of an outer run. `dlock` is the process of that run, or 0.
+  virtual Result<Validity> check_outer(const Lease& outer, [[maybe_unused]] pid_t dlock) {
+    return check(outer.key, outer.owner);
+  }
 
   // nullopt: the store does not know the key. If the store may have lost the key, the view says so
   // (KeyView::unknown_reason).

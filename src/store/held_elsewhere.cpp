@@ -82,10 +82,12 @@ class Reentrant final : public Wrapped {
 
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease& l, Duration ttl) override {
-    return joined(l) ? check_outer(l) : inner_->renew(l, ttl);
+    const auto* outer = joined(l);
+    return outer ? renew_outer(*outer) : inner_->renew(l, ttl);
   }
   Result<Renewal> detach(const Lease& l, Duration ttl, std::optional<RunEnd> end) override {
-    return joined(l) ? check_outer(l) : inner_->detach(l, ttl, end);
+    const auto* outer = joined(l);
+    return outer ? renew_outer(*outer) : inner_->detach(l, ttl, end);
   }
   Result<Released> release(const Lease& l, std::optional<RunEnd> end) override {
     return joined(l) ? Released::yes : inner_->release(l, end);
@@ -94,17 +96,22 @@ class Reentrant final : public Wrapped {
  private:
   friend class ReentrantWaiter;
 
-  // Returns whether the lease belongs to an outer dlock. Its owner is never an owner of ours.
-  bool joined(const Lease& l) const {
-    return std::any_of(grants_.begin(), grants_.end(), [&](const InheritedGrant& g) {
+  // Returns the grant of an outer dlock. Its owner is never an owner of ours.
+  const InheritedGrant* joined(const Lease& l) const {
+    const auto outer = std::find_if(grants_.begin(), grants_.end(), [&](const InheritedGrant& g) {
       return g.lease.key == l.key && g.lease.owner == l.owner;
     });
+    return outer == grants_.end() ? nullptr : &*outer;
   }
-  Result<Renewal> check_outer(const Lease& l) {
-    TRY(valid, inner_->check(l.key, l.owner));
+  Result<Validity> check_grant(const InheritedGrant& outer) {
+    const auto dlock = outer.dlock();
+    return dlock ? inner_->check_outer(outer.lease, *dlock) : Validity::stale;
+  }
+  Result<Renewal> renew_outer(const InheritedGrant& outer) {
+    TRY(valid, check_grant(outer));
     if (valid == Validity::stale)
       return Renewal{Lost{"the enclosing dlock does not hold it any more"}};
-    return Renewal{Kept{l}};
+    return Renewal{Kept{outer.lease}};
   }
 
   const std::vector<InheritedGrant> grants_;
@@ -117,7 +124,7 @@ class ReentrantWaiter final : public Waiter {
 
   Result<Progress> poll(Duration slice) override {
     if (!ordinary_) {
-      TRY(valid, all_.inner_->check(outer_.lease.key, outer_.lease.owner));
+      TRY(valid, all_.check_grant(outer_));
       if (valid == Validity::valid) {
         TRY_VOID(covers(outer_, request_));
         return Progress{Granted{outer_.lease}};

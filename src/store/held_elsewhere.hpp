@@ -2,8 +2,11 @@
 // Backends for locks that another process holds: dlock checks the grant of that process, and does
 // not release it. The Keeper puts these Backends in front of the store's Backend.
 #pragma once
+#include <sys/types.h>
 #include <climits>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 #include "core/sequencer.hpp"
@@ -22,6 +25,9 @@ struct InheritedGrant {
   std::string family, recipe;
   std::string place;  // where the lock is, in the words of the dlock that holds it
   std::string text;   // the JSON text of this grant in DLOCK_GRANTS
+  // Returns the process of the dlock that holds the lock, or 0 if it is unknown. nullopt: the guard
+  // of that dlock has ended, so nobody ends our tree when the lock is lost.
+  std::function<std::optional<pid_t>()> dlock;
 };
 
 // A nested `dlock run` of a key that an ancestor holds. enqueue() asks the store whether the

@@ -26,6 +26,9 @@ class Wrapped : public Backend {
     return inner_->force_release(k, t);
   }
   Result<Validity> check(const Key& k, const GrantId& id) override { return inner_->check(k, id); }
+  Result<Validity> check_outer(const Lease& outer, pid_t dlock) override {
+    return inner_->check_outer(outer, dlock);
+  }
   Result<std::optional<KeyView>> inspect(const Key& k) override { return inner_->inspect(k); }
   Result<std::vector<std::string>> names() override { return inner_->names(); }
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a command under `dlock run` sees, and what dlock shows of it."""
-import json, os, re, resource, signal, socket, subprocess
+import fcntl, json, os, re, resource, signal, socket, struct, subprocess
 import harness
 from harness import DLOCK, children, read, tool, within, write
 
@@ -300,6 +300,21 @@ class Nested(harness.Case):
                 waiter.end(0)
                 outer.end()
                 os.unlink("up")
+
+    def test_lock_of_an_outer_run_that_is_gone(self):
+        """recipe flock: a nested run ends its job, though a stranger keeps the mark of the lock."""
+        self.env["DLOCK_BACKEND"] += "?recipe=flock"
+        inner = f"{DLOCK} run --status inner --ttl 3s --key k -- sleep 1000; true"
+        outer = self.start_key("--ttl", "3s", "--", "sh", "-c", inner)
+        outer.until("the inner run", lambda: '"acquired"' in read("inner"))
+        with open("locks/k") as lock:
+            whole_file = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+            fcntl.fcntl(lock, fcntl.F_OFD_SETLK, whole_file)
+            pids = outer.pid, outer.guard
+            for sig in signal.SIGSTOP, signal.SIGKILL:  # so that neither kills the inner run
+                harness.kill(*pids, sig=sig)
+            within("the inner run ends", lambda: '"lost"' in read("inner"))
+            self.key("-n", "--", "true")
 
     def test_inherited_guard(self):
         """It is identified by pid and start time."""

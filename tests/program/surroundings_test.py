@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The environments that dlock is started in: cron, services, closed descriptors, full disks."""
-import fcntl, json, os, re, resource, shlex, shutil, signal, subprocess, tempfile
+import contextlib, fcntl, json, os, re, resource, shlex, shutil, signal, subprocess, tempfile
 import harness
 from harness import DLOCK, FAKE, read, within, write
 from pseudoterminal import Terminal
@@ -475,16 +475,22 @@ class Places(Case):
                             f"gid {os.getgid()}", done)
             self.assertTrue(self.dlock(*words, "-J").json["fit"])
 
-    def test_flock_of_all_users(self):
-        """A directory as /run/lock: fit, with a warning. What a stranger puts in the place of the
-        records is named and bars nobody; runs inside do not take the lock for free."""
+    @contextlib.contextmanager
+    def directory_of_all_users(self):
+        """As /run/lock; it is the backend, with recipe flock."""
         if os.geteuid() != 0:
-            self.skipTest("only root can give files away")
+            self.skipTest("only root can act as two users")
         if DLOCK.startswith(tempfile.gettempdir() + "/"):
             self.skipTest("the build is in the directory for temporary files")
         with tempfile.TemporaryDirectory(dir=os.path.dirname(DLOCK)) as place:
             os.chmod(place, 0o1777)
             self.env["DLOCK_BACKEND"] = f"file:{place}?recipe=flock"
+            yield place
+
+    def test_flock_of_all_users(self):
+        """Fit, with a warning. What a stranger puts in the place of the records is named and bars
+        nobody, neither runs inside."""
+        with self.directory_of_all_users() as place:
             done = self.dlock("inspect", "--doctor")
             for line in (f"ok +directory +{place}, mode 1777, of uid 0",
                          "warning +users +all may write to the directory",
@@ -499,10 +505,36 @@ class Places(Case):
                             self.dlock("inspect", "--doctor", wanted=1))
             inner = f"{DLOCK} run -n --key k -- touch ran; echo $?; {DLOCK} check --key k; echo $?"
             done = self.key("--", "sh", "-c", inner)
-            self.assertEqual("77\n77\n", done.out)
-            self.assertEqual(f"dlock: {foreign}; until that is corrected, check, runs inside of "
-                             "the job and release --force do not know this lock",
-                             done.err.splitlines()[0])
+            self.assertEqual("0\n77\n", done.out)
+            self.assertTrue(os.path.exists("ran"))
+            self.assertEqual(f"dlock: {foreign}; until that is corrected, check and release "
+                             "--force do not know this lock", done.err.splitlines()[0])
+
+    def test_nested_flock_of_another_user(self):
+        """It uses the lock of its outer run, as after su, and after a chmod of the directory."""
+        other = "setpriv --reuid=12001 --regid=12001 --clear-groups --"
+        with self.directory_of_all_users() as place:
+            self.env["HOME"] = "/nonexistent"
+            if self.program(*other.split(), DLOCK, "--version", wanted=None).status:
+                self.skipTest("another user cannot run this build")
+            nested = f"{DLOCK} run -n --key k"
+            for options, inner in (
+                    ([], f"{other} {nested}"), (["-s"], f"{other} {nested} -s"),
+                    (["--key", "a"], f"{other} {nested} --key a"),
+                    ([], f"{nested} -- {other} {nested}"), ([], f"{other} {nested} -- {nested}"),
+                    ([], f"chmod 755 {place}; {nested}"), ([], f"chmod 1777 {place}; {nested}")):
+                with self.subTest(inner, options=options):
+                    done = self.key(*options, "--", "sh", "-c",
+                                    f"echo $DLOCK_TOKEN; {inner} -- sh -c 'echo $DLOCK_TOKEN'")
+                    self.assertEqual(2, len(done.lines))
+                    self.assertEqual(*done.lines)
+            outer = self.start_key("--", "sh", "-c", 'echo "$DLOCK_GRANTS"; exec sleep 60')
+            outer.prints("}]\n")
+            grant, = json.loads(outer.out)
+            start = read(f"/proc/{os.getpid()}/stat").rpartition(")")[2].split()[19]
+            grant["guard"] = {"pid": os.getpid(), "start": int(start)}
+            self.refused(77, "--no-reentrant", "run", "--key", "k", "--", "touch", "ran",
+                         env={"DLOCK_GRANTS": json.dumps([grant])}, before=other.split())
             self.not_run()
 
     def test_doctor_of_flock(self):

@@ -62,10 +62,10 @@ Result<FlockRecord::Entry> FlockBackend::enter(const std::string& name, const Re
   auto entry = record(name).enter(r, locked);
   if (entry || !of_all_users_ || entry.error().code != Errc::denied) return entry;
   warnings_.push_back(
-      fmt::format("{}; until that is corrected, check, runs inside of the job and "
-                  "release --force do not know this lock",
+      fmt::format("{}; until that is corrected, check and release --force do not know this lock",
                   entry.error().message));
   const auto token = static_cast<FencingToken>(std::max<std::int64_t>(wall_micros(), 1));
+  TRY_VOID(set_mark(locked, token, where_.path() + "/" + name));  // for nested runs
   return FlockRecord::Entry{
       {r.owner, r.mode, 0, token, 0, boottime_us(), never, 0, r.identity.encode()}, {}};
 }
@@ -172,6 +172,31 @@ Result<std::optional<LockState::Holder>> FlockBackend::in_force(const Key& key, 
 Result<Validity> FlockBackend::check(const Key& key, const GrantId& id) {
   TRY(h, in_force(key, id));
   return h ? Validity::valid : Validity::stale;
+}
+
+// The grant may be in the records of another user, or in none. Then the kernel's table must show
+// that the outer dlock has locked this file: anybody may have written the environment, and anybody
+// may have set the mark. Without that proof the run is refused: it might wait for its own ancestor.
+Result<Validity> FlockBackend::check_outer(const Lease& outer, pid_t dlock) {
+  TRY(name, name_of(outer.key));
+  TRY(file, open_flock_file(where_, name, false));
+  if (!file.fd) return Validity::stale;
+  const bool is_marked = marked(file.fd.get(), outer.token);
+  const auto state = record(name).peek();
+  if (state && *state)
+    for (const auto& h : (*state)->holders)
+      if (h.owner == outer.owner)
+        return is_marked && !evicted(h) ? Validity::valid : Validity::stale;
+  const auto locks = flock_entries(file.device, file.inode).value_or(std::vector<FlockEntry>{});
+  for (const FlockEntry& e : locks)
+    if (e.pid == dlock) return Validity::valid;
+  if (!state) return fail(state.error());
+  if (!is_marked) return Validity::stale;
+  return fail(
+      Errc::denied,
+      "{}/{}: DLOCK_GRANTS says that the dlock around this one has locked it, but neither a record "
+      "of this user nor /proc/locks confirms this (--no-reentrant makes it an ordinary contender)",
+      printable(where_.path()), printable(name));
 }
 
 Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {

@@ -36,6 +36,7 @@ class FlockBackend final : public Backend {
   Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Validity> check(const Key&, const GrantId&) override;
+  Result<Validity> check_outer(const Lease& outer, pid_t dlock) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
   Result<void> erase(const Key&) override;
@@ -45,7 +46,7 @@ class FlockBackend final : public Backend {
 
   struct HeldFile {
     FlockFile file;            // has the lock and the mark
-    FlockRecord::Entry entry;  // no mailbox: the lock has no record and no mark
+    FlockRecord::Entry entry;  // no mailbox: the lock has no record
   };
 
   Result<std::string> name_of(const Key&) const;  // Errc::usage: a file cannot have this name

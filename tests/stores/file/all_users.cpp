@@ -112,6 +112,48 @@ TEST_CASE("all users: a lock of another user is shown by its process, and not to
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
 
+TEST_CASE("all users: a nested run of another user finds the lock of its outer run") {
+  try {
+    const OpenDirectory d;
+    REQUIRE(d.gets(0, "k"));
+    const bool has_record = GENERATE(true, false);
+    if (!has_record) {
+      std::filesystem::remove_all(d.records_of(0));
+      REQUIRE(As(mallory, {}, [&] { return ::mkdir(d.records_of(0).c_str(), 0700); }).wait() == 0);
+    }
+    const auto backend = d.open();
+    const Granted g = take(*backend, request("k"));
+    const auto nested_is = [&](Validity wanted) {
+      return As(alice, {}, [&] {
+               const auto valid = d.open()->check_outer(g.lease, ::getppid());
+               return valid && *valid == wanted ? 0 : 1;
+             }).wait() == 0;
+    };
+    CHECK(nested_is(Validity::valid));
+    CHECK(d.open()->check_outer(g.lease, ::getpid()).value() == Validity::valid);
+    REQUIRE(::chmod(d.dir.c_str(), 0755) == 0);
+    CHECK(d.open()->check_outer(g.lease, ::getpid()).value() == Validity::valid);
+    REQUIRE(::chmod(d.dir.c_str(), 01777) == 0);
+    CHECK(backend->release(g.lease).value() == Released::yes);
+    CHECK(nested_is(Validity::stale));
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
+TEST_CASE("all users: a stranger's lock is none of an outer run, whatever the environment says") {
+  try {
+    const OpenDirectory d;
+    REQUIRE(d.gets(0, "k"));
+    const auto backend = d.open();
+    const Granted g = take(*backend, request("k"));
+    const int status = As(alice, {}, [&] {
+                         const auto forged = d.open()->check_outer(g.lease, ::getpid());
+                         return !forged && forged.error().code == Errc::denied ? 0 : 1;
+                       }).wait();
+    CHECK(status == 0);
+    CHECK(backend->release(g.lease).value() == Released::yes);
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
 TEST_CASE("all users: what a stranger puts in the place of the records bars nobody") {
   try {
     const OpenDirectory d;
