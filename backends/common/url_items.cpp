@@ -2,7 +2,6 @@
 #include "common/url_items.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <utility>
 #include "core/duration.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"

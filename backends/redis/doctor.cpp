@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/doctor.hpp"
 #include <fmt/format.h>
-#include <cstdlib>
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "redis_scripts/rights_script.hpp"

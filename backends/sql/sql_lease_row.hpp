@@ -5,10 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 #include "common/holders.hpp"
 #include "core/clock.hpp"
-#include "core/owner.hpp"
 #include "sql/sql_session.hpp"
 #include "store/backend.hpp"
 #include "store/last_run.hpp"

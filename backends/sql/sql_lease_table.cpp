@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sql/sql_lease_table.hpp"
-#include <fmt/format.h>
 #include <algorithm>
 #include <iterator>
 #include <utility>

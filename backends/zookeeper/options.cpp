@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zookeeper/options.hpp"
 #include <fmt/format.h>
-#include <algorithm>
 #include "core/key.hpp"
 #include "core/text.hpp"
 #include "util/secret_file.hpp"

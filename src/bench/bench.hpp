@@ -2,7 +2,6 @@
 // The interface of bench/. The command line makes a Plan only after it has checked everything.
 #pragma once
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 #include "bench/figures.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/histogram.hpp"
-#include <algorithm>
 #include <atomic>
 #include <bit>
 

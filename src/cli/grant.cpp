@@ -9,7 +9,6 @@
 #include "cli/options/verbs.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
-#include "core/sequencer.hpp"
 #include "core/text.hpp"
 #include "run/environment.hpp"
 #include "util/file.hpp"

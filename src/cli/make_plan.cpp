@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/make_plan.hpp"
 #include <fmt/format.h>
-#include <cstdlib>
-#include <optional>
 #include "cli/grant.hpp"
 #include "cli/say.hpp"
 #include "core/duration.hpp"
 #include "core/key.hpp"
-#include "core/text.hpp"
 #include "job/process.hpp"
 #include "run/time_zone.hpp"
 

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 #include "job/signals.hpp"
 #include "report/lines.hpp"
 #include "util/file.hpp"

@@ -2,8 +2,6 @@
 #include "cli/store.hpp"
 #include <fmt/format.h>
 #include <unistd.h>
-#include <algorithm>
-#include <string>
 #include <vector>
 #include "cli/options/suggestions.hpp"
 #include "cli/options/verbs.hpp"

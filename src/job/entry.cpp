@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cerrno>
 #include <string_view>
 #include "core/number.hpp"

@@ -5,7 +5,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <iterator>

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <algorithm>
 #include <cerrno>
 #include "job/unix_socket.hpp"
 

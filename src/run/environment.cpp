@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include "core/text.hpp"
 #include "job/inner_holds.hpp"
 #include "job/process.hpp"

@@ -4,8 +4,6 @@
 // actions, which Supervisor, Keeper and Guard carry out. Events and actions are values. The events
 // of the Keeper pass from its thread to the main thread.
 #pragma once
-#include <sys/types.h>
-#include <array>
 #include <optional>
 #include <string>
 #include <variant>

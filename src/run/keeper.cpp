@@ -2,7 +2,6 @@
 #include "run/keeper.hpp"
 #include <fmt/format.h>
 #include <sys/eventfd.h>
-#include <cstdlib>
 #include <system_error>
 #include "core/exit_status.hpp"
 #include "store/several.hpp"

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <algorithm>
-#include <cstdlib>
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "report/announcer.hpp"

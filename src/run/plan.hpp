@@ -2,8 +2,6 @@
 // The plan of one run or acquire: what the command line asks for, checked and complete. cli/ makes
 // it. After the fork of the guard it does not change, so any thread may read it.
 #pragma once
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>

@@ -2,7 +2,6 @@
 // The part of Policy about the lock (the wait, the lease, a hold without a job) and about signals.
 #include "run/policy.hpp"
 #include <algorithm>
-#include <utility>
 #include "core/exit_status.hpp"
 #include "job/signals.hpp"
 

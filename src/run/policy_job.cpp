@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 #include "core/exit_status.hpp"
 #include "run/policy.hpp"
 

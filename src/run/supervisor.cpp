@@ -7,7 +7,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <algorithm>
-#include <cstring>
 #include "job/job_cgroup.hpp"
 #include "run/environment.hpp"
 #include "util/overloaded.hpp"

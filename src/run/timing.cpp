@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/timing.hpp"
 #include <fmt/format.h>
-#include <algorithm>
 #include "core/duration.hpp"
 
 namespace dlock::run {

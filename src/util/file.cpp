@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <pwd.h>
 #include <unistd.h>
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "util/writer.hpp"
 #include <poll.h>
-#include <pthread.h>
 #include <unistd.h>
 #include <cerrno>
 #include <climits>

@@ -6,7 +6,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 #include <algorithm>
-#include <utility>
 #include "common/record_reader.hpp"
 #include "core/text.hpp"
 #include "etcd/queue/queue_waiter.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <memory>
 #include <optional>
 #include <string>
 #include "etcd/queue/queue_backend.hpp"

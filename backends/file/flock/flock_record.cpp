@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "file/flock/flock_record.hpp"
-#include <fmt/format.h>
 #include <algorithm>
 
 namespace dlock::file {

@@ -17,7 +17,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <string>
 #include "core/error.hpp"
 #include "file/lease/lifeline.hpp"
 #include "store/backend.hpp"

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <algorithm>
-#include <cstring>
 #include "core/key.hpp"
 #include "core/number.hpp"
 #include "mysql/client/steps.hpp"

@@ -2,7 +2,6 @@
 // Opens a connection: address, TLS, authentication plugins, settings of the session.
 #include <errmsg.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <mysql.h>
 #include <mysqld_error.h>
 #include <netinet/in.h>
@@ -11,7 +10,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <type_traits>
 #include "common/lookup.hpp"
 #include "core/text.hpp"
 #include "mysql/client/connection.hpp"

@@ -2,7 +2,6 @@
 // Repeated statements are sent as text the first time. At the second time the server prepares them:
 // it parses them once, and values need no escapes. Connector/C prepares and executes by steps, and
 // between the steps dlock itself waits.
-#include <fmt/format.h>
 #include <mysql.h>
 #include <mysqld_error.h>
 #include "mysql/client/connection.hpp"

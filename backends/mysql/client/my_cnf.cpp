@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include "core/text.hpp"
 #include "util/fd.hpp"

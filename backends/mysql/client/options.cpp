@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/client/options.hpp"
 #include <fmt/format.h>
-#include <algorithm>
 #include <cstdlib>
 #include "core/text.hpp"
 #include "mysql/client/my_cnf.hpp"

@@ -5,7 +5,6 @@
 #include <mysqld_error.h>
 #include <algorithm>
 #include <iterator>
-#include "common/exchange.hpp"
 #include "common/url_items.hpp"
 #include "core/text.hpp"
 

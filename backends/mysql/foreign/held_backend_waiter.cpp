@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <string>
 #include "mysql/foreign/held_backend.hpp"

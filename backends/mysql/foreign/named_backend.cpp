@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/foreign/named_backend.hpp"
 #include <fmt/format.h>
-#include <algorithm>
 #include "core/duration.hpp"
 
 namespace dlock::mysql {

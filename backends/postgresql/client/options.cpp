@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstdlib>
-#include <utility>
 #include "common/lookup.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"

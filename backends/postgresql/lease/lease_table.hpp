@@ -30,7 +30,6 @@
 //     5 s at most. H releases its wake lock when H learns that it has lost the lock.
 #pragma once
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 #include "postgresql/client/client.hpp"

@@ -2,7 +2,6 @@
 // The texts of the statements that read a lock and the waiters ahead, or change data. A statement
 // that changes data is atomic: its preconditions are in its WHERE clause.
 #include <fmt/format.h>
-#include <algorithm>
 #include "postgresql/lease/lease_table.hpp"
 
 namespace dlock::postgresql {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <algorithm>
 #include <utility>
 #include "core/number.hpp"
 #include "redis/fair/fair_backend.hpp"

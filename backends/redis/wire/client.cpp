@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <algorithm>
-#include <utility>
 #include "core/text.hpp"
 
 namespace dlock::redis {

@@ -2,7 +2,6 @@
 #include "redis/wire/connection.hpp"
 #include <fmt/format.h>
 #include <poll.h>
-#include <algorithm>
 #include <utility>
 #include "util/wait.hpp"
 

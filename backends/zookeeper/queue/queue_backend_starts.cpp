@@ -13,7 +13,6 @@
 // 5. The reply is lost. The connection was dropped, so the request cannot arrive later unnoticed.
 //    The note is read again, and shows whether the request was carried out.
 #include <zookeeper/zookeeper.h>
-#include <algorithm>
 #include "common/exchange.hpp"
 #include "zookeeper/queue/queue_backend.hpp"
 

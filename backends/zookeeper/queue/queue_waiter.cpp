@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zookeeper/queue/queue_waiter.hpp"
-#include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include "common/record_reader.hpp"
-#include "core/duration.hpp"
 #include "zookeeper/records.hpp"
 
 namespace dlock::zookeeper {

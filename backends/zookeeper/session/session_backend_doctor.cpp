@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
-#include <cstring>
 #include "common/examination.hpp"
 #include "common/exchange.hpp"
 #include "common/lookup.hpp"

@@ -2,7 +2,6 @@
 // What inspect prints. Text from others (keys, names, reasons) goes through printable(). An unknown
 // value is "?", and in JSON null. An unknown state is "unknown" in JSON.
 #pragma once
-#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>

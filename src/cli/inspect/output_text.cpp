@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include "cli/grant.hpp"
 #include "cli/inspect/key_state.hpp"
 #include "cli/inspect/output.hpp"

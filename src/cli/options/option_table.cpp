@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <climits>
-#include "cli/options/options.hpp"
 #include "cli/options/values.hpp"
 #include "core/duration.hpp"
 #include "core/sequencer.hpp"

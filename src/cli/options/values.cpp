@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options/values.hpp"
 #include <csignal>
-#include <cstring>
 #include <optional>
 #include "core/number.hpp"
-#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {
