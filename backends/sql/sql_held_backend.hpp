@@ -97,6 +97,25 @@ class SqlHeldBackend : public Base {
   // Releases the lock, but keeps the session. False: the lock was not ours any more.
   virtual Result<bool> release_over(Connection&, const Lease&, Deadline until) = 0;
 
+  // Prepares a new session for a request. Errc::usage: this server cannot keep such locks.
+  virtual Result<void> prepare(Connection&, const Request&, Deadline until) = 0;
+  // Takes the lock if it is free, and returns its token. `waited`: the reply to a wait, after which
+  // the session may have the lock; null: it did not wait.
+  virtual Result<std::optional<FencingToken>> take(Connection&, const Request&,
+                                                   const SqlRows* waited, Deadline until) = 0;
+  // Sends a statement that waits for the lock in the server. Returns the longest time that it takes
+  // there.
+  virtual Result<Duration> send_wait(Connection&, const Request&) = 0;
+  // Returns whether the session can wait again after a wait that failed. If so, the session has no
+  // lock, and the request has got another owner.
+  virtual bool may_wait_again(Connection&, Request&) { return false; }
+  // Ends a wait, and gives up what the session was granted meanwhile.
+  virtual void give_up(std::unique_ptr<Connection>, const Request&) = 0;
+
+  // The Waiter must not outlive this Backend.
+  std::unique_ptr<Waiter> waiter(const Request& r) {
+    return std::make_unique<HeldWaiter>(*this, r);
+  }
   Held* held_by(const Key& key, const Owner& owner) {
     const auto found = held_.find({key.text(), owner});
     return found == held_.end() ? nullptr : &found->second;
@@ -123,6 +142,85 @@ class SqlHeldBackend : public Base {
   }
 
  private:
+  class HeldWaiter final : public Waiter {
+   public:
+    HeldWaiter(SqlHeldBackend& backend, const Request& request)
+        : backend_(backend), request_(request) {}
+    ~HeldWaiter() override { backend_.client_.drop(std::move(connection_)); }
+
+    Result<Progress> poll(Duration slice) override {
+      last_.sent_at = {};
+      TRY(again, backend_.repeat_grant(request_));
+      if (again) return std::move(*again);
+      auto done = step(later(Clock::now(), slice));
+      // The locks that the session has, or was about to get, end with the session.
+      if (!done) backend_.client_.drop(std::move(connection_));
+      return done;
+    }
+    Result<void> cancel() override {
+      if (connection_) backend_.give_up(std::move(connection_), request_);
+      if (!backend_.held_by(request_.key, request_.owner)) return {};
+      TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
+      return {};
+    }
+
+   private:
+    Result<Progress> step(Deadline end) {
+      const auto& options = backend_.client_.options();
+      for (;;) {
+        Result<std::optional<SqlAnswers>> answer = std::nullopt;
+        if (connection_ && connection_->under_way()) {
+          answer = connection_->receive({std::min(end, answer_by_), options.interrupt_fd});
+          if (answer && !*answer && Clock::now() < answer_by_) return last_;
+          if (answer && !*answer) return fail(no_answer("wait", connection_->where()));
+          if (!answer && !backend_.may_wait_again(*connection_, request_))
+            return fail(std::move(answer.error()));
+        }
+        TRY(done, attempt(answer && *answer ? &(*answer)->front() : nullptr));
+        if (done) return std::move(*done);
+        if (Clock::now() >= end) return last_;
+        TRY(longest, backend_.send_wait(*connection_, request_));
+        answer_by_ = later(Clock::now(), longest + options.op_timeout);
+      }
+    }
+    Result<std::optional<Progress>> attempt(const SqlRows* waited) {
+      auto& client = backend_.client_;
+      for (unsigned closed = 0;; ++closed) {
+        if (!connection_ || connection_->broken()) {
+          client.drop(std::move(connection_));
+          waited = nullptr;
+          TRY(c, client.writer(client.usual_deadline()));
+          connection_ = std::move(c);
+          TRY_VOID(backend_.prepare(*connection_, request_, client.usual_deadline()));
+        }
+        const bool had_worked = connection_->used;
+        const Deadline until = client.usual_deadline(), sent = Clock::now();
+        auto token = backend_.take(*connection_, request_, waited, until);
+        // The server had closed the connection while it was idle, so try again.
+        if (!token && connection_->broken() && had_worked && closed < 2) continue;
+        if (!token) return fail(std::move(token.error()));
+        if (*token) {
+          if (waited) ++backend_.wakeups_;
+          return backend_.keep_grant(request_, std::move(connection_), **token, sent);
+        }
+        const auto read = [&](Connection& c) {
+          return backend_.read_record(c, request_.key, until);
+        };
+        TRY(found, client.template run_on<LockRecord>(*connection_, until, false, read));
+        last_ = {0, found.holder(), found.why(), sent};
+        if (request_.wait) return std::nullopt;
+        backend_.give_up(std::move(connection_), request_);
+        return Busy{last_.holder, last_.why, sent};
+      }
+    }
+
+    SqlHeldBackend& backend_;
+    Request request_;
+    std::unique_ptr<Connection> connection_;
+    Deadline answer_by_{};
+    Waiting last_;
+  };
+
   Granted granted(Lease lease, Held& h, Deadline sent, Duration ttl) const {
     lease.token = h.token;
     lease.attached = true;

@@ -81,7 +81,12 @@ class SqlRecordBackend : public Backend {
  protected:
   using Connection = typename Sessions::Connection;
 
-  virtual Result<LockRecord> read_record(const Key&) = 0;
+  virtual Result<LockRecord> read_record(Connection&, const Key&, Deadline until) = 0;
+  Result<LockRecord> read_record(const Key& key) {
+    const Deadline until = client_.usual_deadline();
+    return client_.template run<LockRecord>(
+        until, false, [&](Connection& c) { return read_record(c, key, until); });
+  }
 
   Sessions client_;
   const Traits& traits_;

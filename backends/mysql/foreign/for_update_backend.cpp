@@ -23,18 +23,6 @@ Rows rows_of(const Options& o) {
 ForUpdateBackend::ForUpdateBackend(const Traits& traits, Options options)
     : HeldBackend(traits, options, schema::for_update, "dlock_grant"), locked_(rows_of(options)) {}
 
-Result<void> ForUpdateBackend::check_server(const Facts& f) const {
-  if (f.galera)
-    return fail(
-        cannot("this server is a node of a Galera cluster, where row locks are known to one node "
-               "only; use recipe lease"));
-  if (f.proxied)
-    return fail(
-        cannot("behind a proxy that shares connections the owner of a transaction is unknown; "
-               "connect to the server itself"));
-  return {};
-}
-
 std::string ForUpdateBackend::row(const std::string& name) const {
   return fmt::format("`{}` WHERE `{}`={}{}", locked_.table, locked_.column,
                      locked_.text ? text_hex(name) : hex(name), locked_.also);
@@ -67,7 +55,7 @@ Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, 
   return fail(std::move(made.error()));
 }
 
-Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, Deadline until) {
+Result<void> ForUpdateBackend::set_up(Connection& c, const std::string& name, Deadline until) {
   // The timeout is longer than our waits, so a wait ends by KILL QUERY or by a grant.
   TRY_VOID(c.query("connect", "SET SESSION innodb_lock_wait_timeout=60", until));
   if (const std::string& table = client_.options().table; !table.empty()) {
@@ -119,16 +107,13 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
     // The row was deleted, so make it again.
     TRY_VOID(make_row(c, name, until));
   }
-  TRY(token, record_grant(c, name, r, until));
-  return token;
+  return record_grant(c, name, r, until);
 }
 
-Result<void> ForUpdateBackend::before_wait(Connection& c, const std::string&, Deadline until) {
-  TRY_VOID(c.query("acquire", "START TRANSACTION", until));
-  return {};
-}
-std::string ForUpdateBackend::wait(const std::string& name, double) const {
-  return fmt::format("SELECT 1 FROM {} FOR UPDATE", row(name));
+Result<Duration> ForUpdateBackend::send_wait(Connection& c, const Request& r) {
+  TRY_VOID(c.query("acquire", "START TRANSACTION", client_.usual_deadline()));
+  TRY_VOID(c.send("wait", fmt::format("SELECT 1 FROM {} FOR UPDATE", row(name_of(r.key)))));
+  return Duration{10'000'000};
 }
 bool ForUpdateBackend::was_granted(const SqlRows& a) const { return !a.rows.empty(); }
 
@@ -147,11 +132,13 @@ bool ForUpdateBackend::was_granted(const SqlRows& a) const { return !a.rows.empt
 //     nothing.
 // With a statement-based binary log, the transaction keeps its first snapshot and cannot read a
 // newer token. So each transaction tries only once.
-Result<FencingToken> ForUpdateBackend::record_grant(Connection& c, const std::string& name,
-                                                    const Request& r, Deadline until) {
+Result<std::optional<FencingToken>> ForUpdateBackend::record_grant(Connection& c,
+                                                                   const std::string& name,
+                                                                   const Request& r,
+                                                                   Deadline until) {
   const std::string lives = life_name(r.owner, name), session = std::to_string(c.facts().thread);
   while (Clock::now() < until) {
-    const bool named = std::find(c.names.begin(), c.names.end(), lives) != c.names.end();
+    const bool named = std::ranges::find(c.names, lives) != c.names.end();
     const auto found = c.query("acquire", until,
                                "SELECT {},CONNECTION_ID(),(SELECT fence FROM {} WHERE "
                                "name={}),(SELECT owner FROM {} WHERE name={}),{}",

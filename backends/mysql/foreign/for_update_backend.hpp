@@ -15,18 +15,20 @@ class ForUpdateBackend final : public HeldBackend {
   std::vector<Rows> rows() const override { return {{table_, "name"}, locked_}; }
 
  protected:
-  Result<void> check_server(const Facts&) const override;
-  Result<void> prepare(Connection&, const std::string&, Deadline) override;
+  std::string_view locks() const override { return "row locks"; }
+  std::string_view behind_proxy() const override {
+    return "the owner of a transaction is unknown; connect to the server itself";
+  }
+  Result<void> set_up(Connection&, const std::string&, Deadline) override;
   std::string in_force(const std::string&) const override { return std::string{session_lives}; }
   std::string held(const std::string&) const override { return "0"; }
   Result<void> probe(Connection&, const std::string&, LockRow&, Deadline) override;
   Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&,
                                               Deadline) override;
-  Result<void> before_wait(Connection&, const std::string&, Deadline) override;
-  std::string wait(const std::string&, double seconds) const override;
+  Result<Duration> send_wait(Connection&, const Request&) override;
   bool was_granted(const SqlRows&) const override;
-  Result<FencingToken> record_grant(Connection&, const std::string&, const Request&,
-                                    Deadline) override;
+  Result<std::optional<FencingToken>> record_grant(Connection&, const std::string&, const Request&,
+                                                   Deadline) override;
   Result<bool> heartbeat(Connection&, const Lease&, Duration, Deadline) override;
   Result<bool> release_over(Connection&, const Lease&, Deadline) override;
   Result<void> undo(Connection&, const std::string&, Deadline) override;

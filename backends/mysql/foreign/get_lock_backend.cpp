@@ -19,8 +19,7 @@ std::string has_or_gets(std::string_view lock) {
 
 // Returns the name of a lock: the key itself or, if the key exceeds the limit, its SHA-1.
 std::string lock_name(const std::string& name) {
-  const auto characters =
-      std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xc0) != 0x80; });
+  const auto characters = std::ranges::count_if(name, [](char c) { return (c & 0xc0) != 0x80; });
   return characters <= most_characters && name.size() <= 192 ? name : "dlock:" + sha1_hex(name);
 }
 std::string in_sql(const std::string& name) { return text_hex(lock_name(name)); }
@@ -42,18 +41,6 @@ GetLockBackend::GetLockBackend(const Traits& traits, Options options)
                         "AND IF({3},{3},0)",
                         table_, server_clock, server_writes, has_or_gets("?"))},
       free_{"dlock_free_named", "DO RELEASE_LOCK(?),RELEASE_LOCK(?)"} {}
-
-Result<void> GetLockBackend::check_server(const Facts& f) const {
-  if (f.galera)
-    return fail(
-        cannot("this server is a node of a Galera cluster, where named locks are known to one node "
-               "only; use recipe lease"));
-  if (f.proxied)
-    return fail(
-        cannot("behind a proxy that shares connections a named lock ends up with the next user of "
-               "the connection; connect to the server itself, or use recipe lease"));
-  return {};
-}
 
 std::string GetLockBackend::in_force(const std::string& name) const {
   return fmt::format("IS_USED_LOCK({})=r.conn AND {}", in_sql(name), session_lives);
@@ -93,13 +80,17 @@ Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const
   return token;
 }
 
-std::string GetLockBackend::wait(const std::string& name, double seconds) const {
-  return fmt::format("SELECT GET_LOCK({},{:.3f})", in_sql(name), seconds);
+Result<Duration> GetLockBackend::send_wait(Connection& c, const Request& r) {
+  constexpr std::chrono::seconds longest{10};
+  TRY_VOID(c.send("wait",
+                  fmt::format("SELECT GET_LOCK({},{})", in_sql(name_of(r.key)), longest.count())));
+  return longest;
 }
 bool GetLockBackend::was_granted(const SqlRows& a) const { return a.text(0) == "1"; }
 
-Result<FencingToken> GetLockBackend::record_grant(Connection& c, const std::string& name,
-                                                  const Request& r, Deadline until) {
+Result<std::optional<FencingToken>> GetLockBackend::record_grant(Connection& c,
+                                                                 const std::string& name,
+                                                                 const Request& r, Deadline until) {
   const std::string lives = life_name(r.owner, name);
   TRY(token,
       write_record(c, name, r,
@@ -110,7 +101,7 @@ Result<FencingToken> GetLockBackend::record_grant(Connection& c, const std::stri
     return fail(Errc::unavailable,
                 "the named lock was taken away at once, or the server has become read-only");
   c.names = {lives};
-  return *token;
+  return std::move(token);
 }
 
 Result<bool> GetLockBackend::heartbeat(Connection& c, const Lease& lease, Duration ttl,

@@ -16,15 +16,19 @@ class GetLockBackend final : public HeldBackend {
   std::string replaced_name(const Key&) const override;
 
  protected:
-  Result<void> check_server(const Facts&) const override;
+  std::string_view locks() const override { return "named locks"; }
+  std::string_view behind_proxy() const override {
+    return "a named lock ends up with the next user of the connection; connect to the server "
+           "itself, or use recipe lease";
+  }
   std::string in_force(const std::string&) const override;
   std::string held(const std::string&) const override;
   Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&,
                                               Deadline) override;
-  std::string wait(const std::string&, double seconds) const override;
+  Result<Duration> send_wait(Connection&, const Request&) override;
   bool was_granted(const SqlRows&) const override;
-  Result<FencingToken> record_grant(Connection&, const std::string&, const Request&,
-                                    Deadline) override;
+  Result<std::optional<FencingToken>> record_grant(Connection&, const std::string&, const Request&,
+                                                   Deadline) override;
   Result<bool> heartbeat(Connection&, const Lease&, Duration, Deadline) override;
   Result<bool> release_over(Connection&, const Lease&, Deadline) override;
   Result<void> undo(Connection&, const std::string&, Deadline) override;

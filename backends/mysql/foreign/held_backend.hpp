@@ -19,37 +19,39 @@ inline constexpr std::string_view session_lives =
 class HeldBackend : public SqlHeldBackend<NamedBackend> {
  public:
   using SqlHeldBackend::SqlHeldBackend;
-  // The Waiter must not outlive this Backend.
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
-  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
 
  protected:
-  friend class HeldWaiter;
-
   std::string_view loss_reason() const final {
     return "the session does not have it any more, or a release was forced (release --force)";
   }
-  // Errc::usage: the recipe cannot be used on this server.
-  virtual Result<void> check_server(const Facts&) const { return {}; }
+  // For refusals: what these locks are called, and what a proxy that shares connections does to
+  // them.
+  virtual std::string_view locks() const = 0;
+  virtual std::string_view behind_proxy() const = 0;
   // Called before the first request over a session.
-  virtual Result<void> prepare(Connection&, const std::string&, Deadline) { return {}; }
+  virtual Result<void> set_up(Connection&, const std::string&, Deadline) { return {}; }
   // Tries once to take the lock, without waiting. Returns the token; nullopt: not granted.
   virtual Result<std::optional<FencingToken>> try_now(Connection&, const std::string& name,
                                                       const Request&, Deadline until) = 0;
-  virtual Result<void> before_wait(Connection&, const std::string&, Deadline) { return {}; }
-  // Returns a statement that waits for the lock in the server. get-lock waits at most `seconds`.
-  // was_granted() reads the reply.
-  virtual std::string wait(const std::string& name, double seconds) const = 0;
-  virtual bool was_granted(const SqlRows&) const = 0;
+  virtual bool was_granted(const SqlRows& waited) const = 0;
   // Writes the record of the lock that the session `c` has. May use another session to write.
-  virtual Result<FencingToken> record_grant(Connection& c, const std::string& name, const Request&,
-                                            Deadline until) = 0;
+  virtual Result<std::optional<FencingToken>> record_grant(Connection& c, const std::string& name,
+                                                           const Request&, Deadline until) = 0;
   // Releases the lock, in case an interrupted wait was granted the lock.
   virtual Result<void> undo(Connection&, const std::string& name, Deadline until) = 0;
   // Returns the session of a foreign holder, or 0 if the server does not report it.
   virtual Result<std::uint64_t> session_of(Connection&, const std::string&, Deadline) {
     return std::uint64_t{0};
   }
+
+ private:
+  Result<void> prepare(Connection&, const Request&, Deadline until) final;
+  Result<std::optional<FencingToken>> take(Connection&, const Request&, const SqlRows* waited,
+                                           Deadline until) final;
+  bool may_wait_again(Connection&, Request&) final;
+  void give_up(std::unique_ptr<Connection>, const Request&) final;
+  Result<bool> force_over(Connection&, const std::string&, const LockRow&, Deadline until) final;
 };
 
 }  // namespace dlock::mysql

@@ -52,12 +52,19 @@ Result<LockRow> NamedBackend::read_record(Connection& c, const std::string& name
   return found;
 }
 
-Result<LockRecord> NamedBackend::read_record(const Key& key) {
+Result<LockRecord> NamedBackend::read_record(Connection& c, const Key& key, Deadline until) {
+  TRY(found, read_record(c, name_of(key), until));
+  return LockRecord{std::move(found)};
+}
+
+Result<Released> NamedBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   const std::string name = name_of(key);
   const Deadline until = client_.usual_deadline();
-  return client_.run<LockRecord>(until, false, [&](Connection& c) -> Result<LockRecord> {
-    TRY(found, read_record(c, name, until));
-    return LockRecord{std::move(found)};
+  return client_.run<Released>(until, false, [&](Connection& c) -> Result<Released> {
+    TRY(r, read_record(c, name, until));
+    if (!r.held || (token && (!r.ours || r.fence != *token))) return Released::was_not_held;
+    TRY(done, force_over(c, name, r, until));
+    return done ? Released::yes : Released::was_not_held;
   });
 }
 

@@ -21,6 +21,7 @@ class NamedBackend : public SqlRecordBackend<Client> {
   NamedBackend(const Traits& traits, Options options, std::string_view schema, std::string table)
       : SqlRecordBackend(traits, std::move(options), schema), table_(std::move(table)) {}
 
+  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<std::vector<std::string>> names() override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<void> erase(const Key&) override;
@@ -43,8 +44,12 @@ class NamedBackend : public SqlRecordBackend<Client> {
   void use_clock_of(const Connection& c) noexcept {
     skew_ = c.facts().galera ? client_.options().clock_skew.count() : 0;
   }
+  using SqlRecordBackend::read_record;
   Result<LockRow> read_record(Connection&, const std::string& name, Deadline until);
-  Result<LockRecord> read_record(const Key&) final;
+  Result<LockRecord> read_record(Connection&, const Key&, Deadline until) final;
+  // Ends the lock that was read, whoever has it. False: it had ended before.
+  virtual Result<bool> force_over(Connection&, const std::string& name, const LockRow&,
+                                  Deadline until) = 0;
 
   static std::string identity_of(const Request&);  // returns the text for column `who`
   // Writes the current holder to the record and returns its token. `from`: an SQL FROM clause that

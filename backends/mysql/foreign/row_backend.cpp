@@ -93,15 +93,4 @@ Result<Released> RowBackend::release(const Lease& lease, std::optional<RunEnd>) 
   return unanswered_.answered(lease, *done, unclear);
 }
 
-Result<Released> RowBackend::force_release(const Key& key, std::optional<FencingToken> token) {
-  const std::string name = name_of(key);
-  const Deadline until = client_.usual_deadline();
-  return client_.run<Released>(until, false, [&](Connection& c) -> Result<Released> {
-    TRY(r, read_record(c, name, until));
-    if (!r.held || (token && (!r.ours || r.fence != *token))) return Released::was_not_held;
-    TRY(done, force_over(c, name, r, until));
-    return done ? Released::yes : Released::was_not_held;
-  });
-}
-
 }  // namespace dlock::mysql

@@ -16,7 +16,6 @@ class RowBackend : public NamedBackend {
     return renew(lease, ttl);
   }
   Result<Released> release(const Lease&, std::optional<RunEnd>) override;
-  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
 
   struct Try {
     std::optional<FencingToken> token;  // set if the lock was taken
@@ -34,7 +33,6 @@ class RowBackend : public NamedBackend {
   virtual Result<std::optional<FencingToken>> renew_over(Connection&, const std::string&,
                                                          const Owner&, Duration ttl, Deadline) = 0;
   virtual Result<bool> release_over(Connection&, const std::string&, const Owner&, Deadline) = 0;
-  virtual Result<bool> force_over(Connection&, const std::string&, const LockRow&, Deadline) = 0;
 
  private:
   UnansweredReleases unanswered_;

@@ -36,6 +36,58 @@ Result<AdvisoryBackend::Lock> AdvisoryBackend::lock_of(const Key& key) const {
   return Lock{std::move(value), record_of(key.text())};
 }
 
+// ---- waiting -----------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Waiter>> AdvisoryBackend::enqueue(const Request& r) {
+  TRY_VOID(can_serve(traits_, r));
+  TRY_VOID(lock_of(r.key));
+  return waiter(r);
+}
+
+Result<void> AdvisoryBackend::prepare(Connection& c, const Request&, Deadline) {
+  if (!c.facts().proxied) return {};
+  return fail(cannot(
+      "behind a pooler a lock ends up with the next user of the session; connect to the server "
+      "itself, or use recipe lease"));
+}
+
+// After a wait that was successful, the session has the lock already, and takes it again.
+Result<std::optional<FencingToken>> AdvisoryBackend::take(Connection& c, const Request& r,
+                                                          const SqlRows*, Deadline until) {
+  TRY(lock, lock_of(r.key));
+  const Call calls[] = {set_timeout(r.ttl),
+                        {sql_.take,
+                         {lock.value, lock.record, r.owner.hex(), std::to_string(r.ttl.count()),
+                          r.identity.encode()}}};
+  TRY(taken, client_.run_on<SqlAnswers>(c, until, true, [&](Connection& s) {
+    return s.exchange("acquire", calls, until);
+  }));
+  return taken.back().number<FencingToken>(0);
+}
+
+Result<Duration> AdvisoryBackend::send_wait(Connection& c, const Request& r) {
+  // A statement that waits keeps the dead versions of all rows. So after this time it is sent
+  // again, and becomes the last in the server's queue.
+  constexpr Duration longest = std::chrono::seconds{5};
+  TRY(lock, lock_of(r.key));
+  const SqlStatement sleep = sql_.wait(lock.value, longest);
+  const Call wait[] = {{sleep}};
+  TRY_VOID(c.send("wait", wait, later(Clock::now(), client_.options().op_timeout)));
+  return longest;
+}
+
+void AdvisoryBackend::give_up(std::unique_ptr<Connection> c, const Request&) {
+  // When another session has ended the wait, this session ends, with what it was granted meanwhile.
+  if (const int pid = client_.end_wait(c.get())) {
+    const Deadline until = client_.usual_deadline();
+    (void)client_.ask_to_end(pid, until);
+    client_.drop_waiting(std::move(c), until);
+  }
+  client_.give_back(std::move(c));
+}
+
+// ---- a lock that is held -----------------------------------------------------------------------
+
 Result<bool> AdvisoryBackend::heartbeat(Connection& c, const Lease& lease, Duration ttl,
                                         Deadline until) {
   TRY(lock, lock_of(lease.key));
@@ -95,13 +147,10 @@ Result<AdvisoryBackend::Record> AdvisoryBackend::read_record(Connection& c, cons
   return found;
 }
 
-Result<LockRecord> AdvisoryBackend::read_record(const Key& key) {
+Result<LockRecord> AdvisoryBackend::read_record(Connection& c, const Key& key, Deadline until) {
   TRY(lock, lock_of(key));
-  const Deadline until = client_.usual_deadline();
-  return client_.run<LockRecord>(until, false, [&](Connection& c) -> Result<LockRecord> {
-    TRY(found, read_record(c, lock, until));
-    return LockRecord{std::move(found)};
-  });
+  TRY(found, read_record(c, lock, until));
+  return LockRecord{std::move(found)};
 }
 
 Result<std::vector<std::string>> AdvisoryBackend::names() {

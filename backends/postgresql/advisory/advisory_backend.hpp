@@ -25,7 +25,6 @@ class AdvisoryBackend final : public SqlHeldBackend<SqlRecordBackend<Client>> {
   Result<void> erase(const Key&) override;
 
  private:
-  friend class AdvisoryWaiter;
   struct Lock {
     std::string value, record;  // $1; the name of the record: "KIND:", prefix and key
   };
@@ -35,7 +34,12 @@ class AdvisoryBackend final : public SqlHeldBackend<SqlRecordBackend<Client>> {
 
   Result<bool> heartbeat(Connection&, const Lease&, Duration ttl, Deadline until) override;
   Result<bool> release_over(Connection&, const Lease&, Deadline until) override;
-  Result<LockRecord> read_record(const Key&) override;
+  Result<void> prepare(Connection&, const Request&, Deadline until) override;
+  Result<std::optional<FencingToken>> take(Connection&, const Request&, const SqlRows* waited,
+                                           Deadline until) override;
+  Result<Duration> send_wait(Connection&, const Request&) override;
+  void give_up(std::unique_ptr<Connection>, const Request&) override;
+  Result<LockRecord> read_record(Connection&, const Key&, Deadline until) override;
   Result<Record> read_record(Connection&, const Lock&, Deadline until);
   Call set_timeout(Duration ttl) const;
   Result<Lock> lock_of(const Key&) const;
