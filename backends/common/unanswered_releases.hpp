@@ -38,8 +38,8 @@ class UnansweredReleases {
 
  private:
   std::vector<Lease>::const_iterator find(const Key& key, const Owner& owner) const noexcept {
-    return std::find_if(leases_.begin(), leases_.end(),
-                        [&](const Lease& l) { return l.owner == owner && l.key == key; });
+    return std::ranges::find_if(leases_,
+                                [&](const Lease& l) { return l.owner == owner && l.key == key; });
   }
 
   std::vector<Lease> leases_;

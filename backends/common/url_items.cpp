@@ -46,14 +46,12 @@ std::string allowed(const UrlItem& row) {
 }  // namespace
 
 bool is_identifier(std::string_view s) noexcept {
-  return !s.empty() && s.size() <= 64 && std::all_of(s.begin(), s.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '$';
-  });
+  const auto fits = [](char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '$'; };
+  return !s.empty() && s.size() <= 64 && std::ranges::all_of(s, fits);
 }
 
 bool is_on_loopback(const Url& url) {
-  return std::all_of(url.hosts.begin(), url.hosts.end(), [](const Url::Host& h) {
+  return std::ranges::all_of(url.hosts, [](const Url::Host& h) {
     return h.name == "localhost" || h.name == "::1" || h.name.starts_with("127.");
   });
 }

@@ -311,7 +311,7 @@ Result<std::vector<std::string>> Directory::names() const {
   while (const dirent* e = ::readdir(dir))
     if (e->d_name[0] != '.') all.emplace_back(e->d_name);
   ::closedir(dir);
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   return all;
 }
 
@@ -329,8 +329,8 @@ std::optional<std::string_view> network_filesystem(unsigned long magic) noexcept
       {0x20030528, "OrangeFS"}, {0x786F4256, "vboxsf"}, {0xAAD7AAEA, "PanFS"},
       {0x564C, "NCP"},          {0xBACBACBC, "vmhgfs"},
   };
-  const auto at = std::find_if(std::begin(kinds), std::end(kinds),
-                               [magic](const Kind& k) { return k.magic == (magic & 0xFFFFFFFF); });
+  const auto at = std::ranges::find_if(
+      kinds, [magic](const Kind& k) { return k.magic == (magic & 0xFFFFFFFF); });
   return at == std::end(kinds) ? std::nullopt : std::optional{at->name};
 }
 

@@ -100,7 +100,7 @@ class Examination {
       if (engine->rows.empty() && i >= own)
         found_.add("table " + all[i], "missing", Level::bad,
                    "it belongs to the program that is to be excluded: ?table= may be wrong");
-      else if (engine->rows.empty()) missing += (missing.empty() ? "" : ", ") + all[i];
+      else if (engine->rows.empty()) add_part(missing, all[i]);
       // get-lock may use a table in memory, which lives as long as the locks that it describes
       else if (engine->text(1) == "NO" && traits_.recipe != "get-lock")
         found_.add(
@@ -146,8 +146,7 @@ class Examination {
                                  fmt::format("DELETE FROM {} WHERE 0", table)};
       for (const std::string& one : std::span{sql}.first(deletes ? 4 : 3))
         if (const auto done = query(one); !done && done.error().code == Errc::denied)
-          denied += fmt::format("{}{} on {}", denied.empty() ? "" : ", ",
-                                one.substr(0, one.find(' ')), table);
+          add_part(denied, fmt::format("{} on {}", one.substr(0, one.find(' ')), table));
     }
     found_.add("rights", denied.empty() ? "enough" : "missing: " + denied,
                good_if(denied.empty(), Level::bad), "grant what dlock-mysql(7) lists");

@@ -154,7 +154,7 @@ class Examination {
   Result<void> rights(const std::string& probe) {
     std::string missing;
     const auto note = [&](std::string_view name) {
-      missing += fmt::format("{}+{}", missing.empty() ? "" : " ", name);
+      add_part(missing, fmt::format("+{}", name), " ");
     };
     TRY(script,
         request({needs_.in_scripts.begin(), needs_.in_scripts.end()}, &scripts::rights, {probe}));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 #include "core/owner.hpp"
+#include "core/text.hpp"
 
 namespace dlock::redlock {
 
@@ -38,7 +39,7 @@ void Node::send(const Call& call, std::uint64_t number) {
   const Deadline now = Clock::now();
   const redis::Command command{"ask", call.script, call.keys, call.args};
   const std::string id = call.script ? std::to_string(number) : "";
-  const bool by_text = std::find(known_.begin(), known_.end(), call.script) == known_.end();
+  const bool by_text = std::ranges::find(known_, call.script) == known_.end();
   // A plain command may block on the server (BLPOP), so it has no deadline.
   const Deadline answer_by =
       call.script ? later(now, std::max<Duration>(shared_.options.op_timeout, 500ms)) : no_deadline;
@@ -81,7 +82,7 @@ void Node::receive(Reply answer, std::vector<Response>& out) {
     return line_.close({Errc::protocol, "a reply to another request"});
   under_way_.pop_front();
   if (!refused) {
-    if (std::find(known_.begin(), known_.end(), first.call.script) == known_.end())
+    if (std::ranges::find(known_, first.call.script) == known_.end())
       known_.push_back(first.call.script);
     out.push_back({first.number, std::move(answer)});
     return;
@@ -119,7 +120,7 @@ Calls same(Call call, std::function<bool(std::size_t)> whom) {
 }
 
 std::size_t count(const Votes& votes, const std::function<bool(const Vote&)>& is) {
-  return static_cast<std::size_t>(std::count_if(votes.begin(), votes.end(), is));
+  return static_cast<std::size_t>(std::ranges::count_if(votes, is));
 }
 
 Masters::Masters(const redis::Options& options, Credentials& credentials, std::uint64_t& requests)
@@ -130,8 +131,7 @@ Masters::Masters(const redis::Options& options, Credentials& credentials, std::u
 }
 
 std::size_t Masters::ready() const noexcept {
-  return static_cast<std::size_t>(
-      std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.ready(); }));
+  return static_cast<std::size_t>(std::ranges::count_if(nodes_, &Node::ready));
 }
 
 bool Masters::votes(std::size_t i) const noexcept {
@@ -149,13 +149,12 @@ Duration Masters::grace_left() const noexcept {
   for (const Node& n : nodes_)
     if (n.ready()) left.push_back(n.facts().grace_left(options_.restart_grace));
   if (left.size() < majority()) return {};
-  std::sort(left.begin(), left.end());
+  std::ranges::sort(left);
   return left[majority() - 1];
 }
 
 bool Masters::refused() const noexcept {
-  const auto against =
-      std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.refused(); });
+  const auto against = std::ranges::count_if(nodes_, &Node::refused);
   return !majority_without(static_cast<std::size_t>(against));
 }
 
@@ -165,8 +164,7 @@ Error Masters::too_few() const {
   for (const Node& n : nodes_) {
     if (n.ready()) continue;
     if (n.refused() && refused()) e.code = n.why().code;
-    why += (why.empty() ? "" : "; ") +
-           (n.pending() ? n.at().text() + ": no answer in time" : n.why().message);
+    add_part(why, n.pending() ? n.at().text() + ": no answer in time" : n.why().message, "; ");
   }
   e.message = fmt::format("only {} of {} masters can be asked, {} are needed: {}", ready(), size(),
                           majority(), why);
@@ -299,7 +297,7 @@ void Masters::send(const Calls& make) {
 std::optional<Error> hopeless(const Votes& votes, std::size_t majority) {
   const auto is_final = [](const Vote& v) { return v.failed() && !retryable(v.why.code); };
   if (count(votes, is_final) <= votes.size() - majority) return std::nullopt;
-  return std::find_if(votes.begin(), votes.end(), is_final)->why;
+  return std::ranges::find_if(votes, is_final)->why;
 }
 
 }  // namespace dlock::redlock

@@ -17,14 +17,9 @@ constexpr char mark = '?';
 // Escapes characters that are separators for dlock or in the record.
 std::string escaped(const std::string& name) {
   std::string out;
-  for (const char c : name) {
-    const bool as_it_is = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-                          std::string_view{".-_:[]"}.find(c) != std::string_view::npos;
-    // host names are case-insensitive
-    if (c >= 'A' && c <= 'Z') out += static_cast<char>(c - 'A' + 'a');
-    else if (as_it_is) out += c;
+  for (const char c : lower(name))  // host names are case-insensitive
+    if (is_letter(c) || is_digit(c) || std::string_view{".-_:[]"}.find(c) != name.npos) out += c;
     else out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
   return out;
 }
 
@@ -50,7 +45,7 @@ std::vector<std::string> master_names(const redis::Options& options) {
 
 std::string list_text(const redis::Options& options) {
   auto names = master_names(options);
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return fmt::format("{}/{}", fmt::join(names, ","), options.database);
 }
 
@@ -113,17 +108,15 @@ Leader leader_of(const NodeStates& states, std::size_t majority) {
     if (by.size() <= best.votes) continue;
     best = {by.size(), lock.second, {}, false};
     // Use the record with the highest token, because a confirmed record has the most information.
-    const auto newest =
-        std::max_element(by.begin(), by.end(), [](const NodeState* a, const NodeState* b) {
-          return std::pair{a->ours(), a->token} < std::pair{b->ours(), b->token};
-        });
+    const auto newest = std::ranges::max_element(by, {}, [](const NodeState* s) {
+      return std::pair{s->ours(), s->token};
+    });
     HolderView& h = best.holder;
     best.ours = (*newest)->ours();
     if (best.ours) {
       h.id = (*newest)->owner.substr(0, 8);
       h.token = (*newest)->token;
-      h.revoked =
-          std::any_of(by.begin(), by.end(), [](const NodeState* s) { return is_revoked(s->meta); });
+      h.revoked = std::ranges::any_of(by, [](const NodeState* s) { return is_revoked(s->meta); });
       h.who = Identity::decode((*newest)->meta);
       h.granted_at = time_of_grant((*newest)->since, (*newest)->now);
     } else if (lock.first == "string" && lock.second.size() >= 16) {

@@ -218,10 +218,9 @@ Result<Released> RedlockBackend::force_release(const Key& key, std::optional<Fen
     if (s && s->ours() && token && s->token == *token) owners.push_back(s->value);
   const auto meant = [&](const std::optional<NodeState>& s) {
     return s && s->held() &&
-           (!token ||
-            (s->ours() && std::find(owners.begin(), owners.end(), s->value) != owners.end()));
+           (!token || (s->ours() && std::ranges::find(owners, s->value) != owners.end()));
   };
-  const auto due = static_cast<std::size_t>(std::count_if(states.begin(), states.end(), meant));
+  const auto due = static_cast<std::size_t>(std::ranges::count_if(states, meant));
   if (due == 0) TRY_VOID(nothing_unread("force a release", states));
   if (due == 0) return Released::was_not_held;
   const auto removes = [&](std::size_t i) -> std::optional<Call> {

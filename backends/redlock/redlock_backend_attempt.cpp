@@ -89,7 +89,7 @@ class OneAttempt {
   void insist_if_greatest() {
     const auto smaller = [&](const auto& s) { return !s || (s->ours() && s->value < vote_); };
     const auto greatest = [&] {
-      return leader_.votes < majority_ && std::all_of(states_.begin(), states_.end(), smaller);
+      return leader_.votes < majority_ && std::ranges::all_of(states_, smaller);
     };
     for (int round = 1; round < most_rounds && count(votes_, refused_list) == 0 &&
                         count(votes_, granted) < majority_ && count(votes_, granted) > 0 &&
@@ -151,7 +151,7 @@ class OneAttempt {
     const auto before = other.masters(), names = master_names(backend_.options());
     std::size_t both = 0;
     for (std::size_t j = 0; j < names.size(); ++j) {
-      if (std::find(before.begin(), before.end(), names[j]) == before.end()) continue;
+      if (std::ranges::find(before, names[j]) == before.end()) continue;
       kept_[j] = true;
       ++both;
     }
@@ -265,7 +265,7 @@ class OneAttempt {
     for (const auto& s : states_)
       if (s && s->left) ends.push_back(*s->left);
     const std::size_t free = count(votes_, may_have_voted);
-    std::sort(ends.begin(), ends.end());
+    std::ranges::sort(ends);
     if (free >= majority_ && !changes_) made_.free_in = Duration{};
     else if (changes_ && !ends.empty()) made_.free_in = ends.back();
     else if (free < majority_ && ends.size() >= majority_ - free)

@@ -115,9 +115,8 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool nam
   const auto agrees = [&](const std::optional<NodeState>& s) {
     return s && (held ? s->held() && s->value == leader.value : !s->held());
   };
-  v.notes.push_back(fmt::format("{}/{} nodes agree{}",
-                                std::count_if(states.begin(), states.end(), agrees), m.size(),
-                                held || leader.votes == 0 ? "" : "; no majority"));
+  v.notes.push_back(fmt::format("{}/{} nodes agree{}", std::ranges::count_if(states, agrees),
+                                m.size(), held || leader.votes == 0 ? "" : "; no majority"));
   if (held && !leader.ours) v.notes.push_back("held by another program");
   const std::string list = list_text(options_);
   for (std::size_t i = 0; i < m.size(); ++i) {

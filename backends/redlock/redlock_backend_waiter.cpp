@@ -164,7 +164,7 @@ void RedlockWaiter::sleep(Deadline until) {
       if (n.ready() && n.idle()) n.send(listen, listeners_->next_number());
     }
     if (!listeners_->receive(std::min({until, due, later(Clock::now(), 1s)}), wake, true)) return;
-    const auto woken = static_cast<std::size_t>(std::count(woken_.begin(), woken_.end(), true));
+    const auto woken = static_cast<std::size_t>(std::ranges::count(woken_, true));
     if (woken >= listeners_->majority() || Clock::now() >= due) {
       woken_.assign(woken_.size(), false);
       next_ = Clock::now();

@@ -99,7 +99,7 @@ bool SqlClient::pause(Duration d, Deadline until) const {
 
 Error SqlClient::no_tables(const Error& why) const {
   std::string one_line{schema_};
-  std::replace(one_line.begin(), one_line.end(), '\n', ' ');
+  std::ranges::replace(one_line, '\n', ' ');
   return {Errc::cannot_create,
           fmt::format("{}. An account with that right must run in database {}: {}", why.message,
                       printable(options().database), one_line)};

@@ -10,8 +10,7 @@ SqlLeaseBackend::OwnGrant* SqlLeaseBackend::grant_of(const Key& key, const Owner
 }
 
 bool SqlLeaseBackend::holds_any(const Owner& owner) const noexcept {
-  return std::any_of(grants_.begin(), grants_.end(),
-                     [&](const auto& g) { return g.first.second == owner; });
+  return std::ranges::any_of(grants_, [&](const auto& g) { return g.first.second == owner; });
 }
 
 void SqlLeaseBackend::forget_grant(const Key& key, const Owner& owner, bool woken) {
@@ -136,8 +135,8 @@ Result<Released> SqlLeaseBackend::revoke(const Key& key) {
 Result<Validity> SqlLeaseBackend::check(const Key& key, const GrantId& id) {
   TRY(row, read_row(key));
   const auto& all = row.state.holders;
-  const bool valid = std::any_of(all.begin(), all.end(),
-                                 [&](const auto& h) { return is(h, id) && h.deadline > row.now; });
+  const bool valid =
+      std::ranges::any_of(all, [&](const auto& h) { return is(h, id) && h.deadline > row.now; });
   return valid ? Validity::valid : Validity::stale;
 }
 
@@ -194,8 +193,7 @@ Result<std::optional<KeyView>> SqlLeaseBackend::view_of(SqlSession& session,
   KeyView v = view(s, key.empty() ? stored : key, row.now);
   s.expire(row.now);
   for (const auto& h : s.holders) {
-    const auto shown = std::find_if(v.holders.begin(), v.holders.end(),
-                                    [&](const HolderView& one) { return one.token == h.token; });
+    const auto shown = std::ranges::find(v.holders, h.token, &HolderView::token);
     *shown = row.view_of(h);
     shown->revoked = h.token <= row.revoked;
     if (h.since > row.now + 1'000'000)

@@ -256,8 +256,8 @@ SqlWakeTarget SqlLeaseTable::target(const Row& row, const LockState::Acquisition
 Result<std::uint64_t> SqlLeaseTable::pass_the_stopped(SqlSession& c, Attempt& a, Row& row,
                                                       Deadline until) {
   const auto& waiters = row.state.waiters;
-  const bool any_ahead = std::any_of(waiters.begin(), waiters.end(),
-                                     [&](const auto& w) { return w.owner != a.request.owner; });
+  const bool any_ahead =
+      std::ranges::any_of(waiters, [&](const auto& w) { return w.owner != a.request.owner; });
   const auto fits = [&](const auto& one) {
     LockState s{.holders = row.state.holders};
     const LockState::Acquisition request{
@@ -265,8 +265,7 @@ Result<std::uint64_t> SqlLeaseTable::pass_the_stopped(SqlSession& c, Attempt& a,
     return std::holds_alternative<LockState::Granted>(s.acquire(request, row.now));
   };
   const auto before = std::exchange(a.room, std::nullopt);
-  if (!any_ahead || !fits(a.request) || !std::all_of(waiters.begin(), waiters.end(), fits))
-    return 0;
+  if (!any_ahead || !fits(a.request) || !std::ranges::all_of(waiters, fits)) return 0;
   Micros free_since = row.updated;
   for (const auto& h : row.state.holders)
     if (h.free_at() <= row.now) free_since = std::max(free_since, h.free_at());

@@ -212,7 +212,7 @@ Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   TRY(views, list(*backend));
   const std::vector<Key> keys = keys_of_run(t);
   for (const KeyView& v : views)
-    if (std::any_of(keys.begin(), keys.end(), [&](const Key& k) { return k.text() == v.key; }))
+    if (std::ranges::any_of(keys, [&](const Key& k) { return k.text() == v.key; }))
       return std::optional{v.key};
   return std::optional<std::string>{};
 }
@@ -272,8 +272,7 @@ Result<Report> Bench::run() {
   }
   report.signal = signals_.received();
   for (Figures& f : report.runs)
-    f.starved =
-        static_cast<std::uint64_t>(std::count(f.per_client.begin(), f.per_client.end(), 0U));
+    f.starved = static_cast<std::uint64_t>(std::ranges::count(f.per_client, 0U));
   return report;
 }
 

@@ -18,7 +18,7 @@ std::string three(double v) {
 
 double median(std::vector<double> values) noexcept {
   if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const std::size_t half = values.size() / 2;
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
@@ -38,12 +38,10 @@ bool Figures::no_samples() const noexcept {
 }
 
 bool Report::without_samples() const noexcept {
-  return std::any_of(runs.begin(), runs.end(), [](const Figures& f) { return f.no_samples(); });
+  return std::ranges::any_of(runs, &Figures::no_samples);
 }
 
-bool Report::violated() const noexcept {
-  return std::any_of(runs.begin(), runs.end(), [](const Figures& f) { return f.violated(); });
-}
+bool Report::violated() const noexcept { return std::ranges::any_of(runs, &Figures::violated); }
 
 std::string grouped(double number) {
   if (number < 99.95) return three(number);

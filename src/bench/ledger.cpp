@@ -90,8 +90,7 @@ std::optional<Nanoseconds> Ledger::granted(unsigned client, const Lease& lease, 
 
 void Ledger::ending(unsigned client, Deadline at) {
   const std::lock_guard lock(mutex_);
-  const auto mine =
-      std::find_if(holds_.begin(), holds_.end(), [&](const Hold& h) { return h.client == client; });
+  const auto mine = std::ranges::find(holds_, client, &Hold::client);
   if (mine == holds_.end()) return;
   const Mode mode = mine->mode;
   const bool was_full = mode == Mode::permit ? holds_.size() >= limit_ : holds_.size() == 1;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <ctime>
 #include "bench/report.hpp"
+#include "core/text.hpp"
 
 namespace dlock::bench {
 namespace {
@@ -203,7 +204,7 @@ std::string charts(const Report& r, Scenario scenario) {
   std::vector<Series> all;
   std::vector<std::string> names;  // each keeps its colour on the whole page
   for (const Figures& f : r.runs) {
-    auto name = std::find(names.begin(), names.end(), target_name(f));
+    auto name = std::ranges::find(names, target_name(f));
     if (name == names.end()) name = names.insert(names.end(), target_name(f));
     if (f.scenario == scenario && !f.rounds.empty())
       all.push_back({&f, static_cast<std::size_t>(name - names.begin()) % 8});
@@ -260,8 +261,7 @@ std::string day_and_time(std::int64_t micros) {
 
 std::string dotted(const std::vector<std::string>& parts) {
   std::string text;
-  for (const std::string& part : parts)
-    text += fmt::format("{}{}", text.empty() ? "" : " · ", escaped(part));
+  for (const std::string& part : parts) add_part(text, escaped(part), " · ");
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include "bench/report.hpp"
 #include "core/duration.hpp"
+#include "core/text.hpp"
 
 namespace dlock::bench {
 namespace {
@@ -88,7 +89,7 @@ Ranking ranking(const Report& r, Scenario s) {
                                               : 0;
     if (speed > 0) order.emplace_back(speed, target_name(f));
   }
-  std::sort(order.begin(), order.end(), std::greater{});
+  std::ranges::sort(order, std::greater{});
   return order;
 }
 
@@ -99,11 +100,11 @@ std::string unlike_servers(const Plan& p, const Ranking& order) {
   std::size_t local = 0;
   for (const Target& t : p.targets) {
     const std::string name = fmt::format("{} {}", t.backend, t.recipe);
-    const bool ranked = std::any_of(order.begin(), order.end(),
-                                    [&](const auto& one) { return one.second == name; });
+    const bool ranked =
+        std::ranges::any_of(order, [&](const auto& one) { return one.second == name; });
     if (!ranked || t.traits->liveness != Liveness::process) continue;
     ++local;
-    names += (names.empty() ? "" : ", ") + name;
+    add_part(names, name);
   }
   if (local == 0 || local == order.size()) return {};
   return fmt::format(

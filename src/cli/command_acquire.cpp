@@ -58,8 +58,7 @@ Result<run::Outcome> command_acquire(const AcquireOptions& o) {
                 store.traits->recipe, store.traits->family);
   // Check this before anything is locked, and before run/ fills a closed descriptor with /dev/null.
   if (auto r = stdout_usable(); !r)
-    return fail(r.error().code,
-                fmt::format("acquire: {}: the handle could not be printed", r.error().message));
+    return fail(r.error().code, "acquire: {}: the handle could not be printed", r.error().message);
   const auto keeping = o.hold ? Keeping::dlock : o.keep ? Keeping::keeper : Keeping::nobody;
   TRY(plan, make_plan(o, store, keeping));
 

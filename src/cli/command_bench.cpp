@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 
 bool loopback(const Url& url) {
-  return std::any_of(url.hosts.begin(), url.hosts.end(), [](const Url::Host& h) {
+  return std::ranges::any_of(url.hosts, [](const Url::Host& h) {
     return h.name == "localhost" || h.name == "::1" || h.name.starts_with("127.");
   });
 }
@@ -67,8 +67,7 @@ Result<std::vector<bench::Target>> targets_of(const BenchOptions& o) {
     TRY_VOID(check_ttl(o, store));
     stores.push_back(store);
     const std::string_view family = store.factory->family;
-    auto at = std::find_if(families.begin(), families.end(),
-                           [&](const auto& s) { return s.first == family; });
+    auto at = std::ranges::find_if(families, [&](const auto& s) { return s.first == family; });
     if (at == families.end()) at = families.insert(families.end(), {family, 0});
     const std::string name =
         ++at->second > 1 ? fmt::format("{}#{}", family, at->second) : std::string(family);
@@ -78,7 +77,7 @@ Result<std::vector<bench::Target>> targets_of(const BenchOptions& o) {
     for (const Traits& t : store.factory->recipes)
       for (const std::string_view wanted : o.recipes)
         if (wanted == "all" || wanted == t.recipe) {
-          if (std::find(recipes.begin(), recipes.end(), &t) == recipes.end()) recipes.push_back(&t);
+          if (std::ranges::find(recipes, &t) == recipes.end()) recipes.push_back(&t);
           used.push_back(wanted);
         }
     for (const Traits* t : recipes) {
@@ -89,10 +88,9 @@ Result<std::vector<bench::Target>> targets_of(const BenchOptions& o) {
   }
   TRY_VOID(all_useful(o, stores));
   for (const std::string_view wanted : o.recipes)
-    if (std::find(used.begin(), used.end(), wanted) == used.end())
-      return fail(error_code_of(o, "recipe"),
-                  fmt::format("{}: the backends do not have a recipe {}", display_name(o, "recipe"),
-                              quoted(wanted)));
+    if (std::ranges::find(used, wanted) == used.end())
+      return fail(error_code_of(o, "recipe"), "{}: the backends do not have a recipe {}",
+                  display_name(o, "recipe"), quoted(wanted));
   return targets;
 }
 
@@ -108,8 +106,8 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
   std::vector<std::string> notes;
   std::vector<std::pair<std::string, std::string>> reasons;  // each reason with its targets
   const auto because = [&](const std::string& name, std::string_view why) {
-    const auto at = std::find_if(reasons.begin(), reasons.end(),
-                                 [&](const auto& known) { return known.first == why; });
+    const auto at =
+        std::ranges::find_if(reasons, [&](const auto& known) { return known.first == why; });
     if (at == reasons.end()) reasons.emplace_back(why, name);
     else at->second += ", " + name;
   };
@@ -130,8 +128,7 @@ std::string server_of(const std::string& backend, const std::vector<Finding>& fo
   std::string versions;
   for (const Finding& f : found)
     if (f.what == "server" || f.what == "version" || f.what.starts_with("version of "))
-      if (versions.find(f.seen) == versions.npos)
-        versions += fmt::format("{}{}", versions.empty() ? "" : ", ", f.seen);
+      if (versions.find(f.seen) == versions.npos) add_part(versions, f.seen);
   return versions.empty() ? "" : fmt::format("{}: {}", backend, versions);
 }
 
@@ -216,10 +213,9 @@ Result<bench::Plan> plan_of(const BenchOptions& o) {
   p.ttl = o.ttl;
   if (given(o, "ttl")) p.crash_ttl = o.ttl;
   if (p.hold_for > p.ttl / 3)
-    return fail(
-        error_code_of(o, "hold"),
-        fmt::format("{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile",
-                    display_name(o, "hold"), format_duration(p.hold_for), format_duration(p.ttl)));
+    return fail(error_code_of(o, "hold"),
+                "{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile",
+                display_name(o, "hold"), format_duration(p.hold_for), format_duration(p.ttl));
   p.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
   p.connect_timeout = o.connect_timeout;
   p.quiet = o.quiet;

@@ -13,10 +13,8 @@ namespace {
 Result<Sequencer> parse_sequencer(std::string_view text, const Store& store) {
   auto s = Sequencer::parse(text);
   if (!s)
-    return fail(
-        s.error().code,
-        fmt::format("check: {}{}", s.error().message,
-                    text.starts_with("v1:") ? "" : "; a key goes with --token, --handle or --key"));
+    return fail(s.error().code, "check: {}{}", s.error().message,
+                text.starts_with("v1:") ? "" : "; a key goes with --token, --handle or --key");
   if (s->family != store.traits->family || s->recipe != store.traits->recipe)
     return fail(Errc::usage,
                 "check: {} is a sequencer of {}.{}, but {} is {}.{}: name the same one",

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
@@ -81,8 +82,7 @@ std::string config_text(const ConfigOptions& o) {
     text += fmt::format("require-backend = true  # {}\n", o.backend_required_by);
   for (const Option& row : option_table()) {
     if (!reads(row, o.verb)) continue;
-    const auto set = std::find_if(o.values.begin(), o.values.end(),
-                                  [&](const Given& g) { return g.option == &row; });
+    const auto set = std::ranges::find(o.values, &row, &Given::option);
     const bool required = !o.backend_required_by.empty() && std::string_view(row.name) == "backend";
     if (set != o.values.end())
       text += fmt::format("{} = {}  # {}\n", row.name, shown(*set), source(*set));
@@ -91,9 +91,8 @@ std::string config_text(const ConfigOptions& o) {
           fmt::format("# {} = {}\n", row.name, required ? "none, and required" : default_text(row));
   }
   std::vector<std::pair<Verbs, std::string>> groups(unset.begin(), unset.end());
-  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
-    return std::popcount(a.first) > std::popcount(b.first);
-  });
+  std::ranges::stable_sort(groups, std::greater{},
+                           [](const auto& g) { return std::popcount(g.first); });
   for (const auto& [of, lines] : groups)
     text += fmt::format("{}# not set, of {}:\n{}", text.empty() ? "" : "\n", names_of(of), lines);
   return text;

@@ -38,8 +38,8 @@ run::Outcome unknown_verb(std::string_view name, bool help = false) {
       {"ls", "inspect"},
       {"status", "inspect"},
       {"doctor", "inspect --doctor"}};
-  const auto known = std::find_if(std::begin(foreign_commands), std::end(foreign_commands),
-                                  [&](const auto& e) { return e.first == name; });
+  const auto known =
+      std::ranges::find_if(foreign_commands, [&](const auto& e) { return e.first == name; });
   if (known != std::end(foreign_commands)) {
     message = fmt::format("unknown command {}; did you mean {}?", quoted(name), known->second);
   } else if (name.starts_with('-')) {

@@ -98,9 +98,8 @@ Result<Released> force(const ReleaseOptions& o, const OpenStore& opened, const K
   const std::vector<HolderView> after = holders_in(opened.backend->inspect(key));
   for (const HolderView& h : (*before)->holders) {
     if ((token && h.token != *token) || h.vanished) continue;
-    const bool freed = std::none_of(after.begin(), after.end(), [&](const HolderView& left) {
-      return left.token == h.token && !left.vanished;
-    });
+    const bool freed = std::ranges::none_of(
+        after, [&](const HolderView& left) { return left.token == h.token && !left.vanished; });
     say(fmt::format("{}: {}", printable(key.text()),
                     freed || h.stays_because.empty() ? still_runs(h, freed)
                                                      : "not removed: " + h.stays_because));
@@ -142,13 +141,12 @@ Result<run::Outcome> wait_for_end(const ReleaseOptions& o, const OpenStore& open
     const HolderView* holds = nullptr;
     const std::vector<HolderView> holders = holders_in(view);
     for (const HolderView& h : holders) {
-      const bool known = std::find(revoked.begin(), revoked.end(), h.token) != revoked.end();
+      const bool known = std::ranges::find(revoked, h.token) != revoked.end();
       if (h.vanished || (!h.revoked && !known)) continue;
       if (!known) revoked.push_back(h.token);
       holds = &h;
     }
-    const FencingToken newest =
-        revoked.empty() ? 0 : *std::max_element(revoked.begin(), revoked.end());
+    const FencingToken newest = revoked.empty() ? 0 : *std::ranges::max_element(revoked);
     const bool remembers = view && (!keeps_fence || (*view ? (*view)->fence : 0) >= newest);
     if (remembers && !holds) return ended(status_ok);
     const Deadline now = Clock::now();

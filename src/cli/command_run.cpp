@@ -137,8 +137,7 @@ Result<void> explain(const RunCommandOptions& o, const Store& store, const run::
   line(all, "lock", what_is_locked(plan, store, backend->where()));
   std::string names = backend->replaced_name(plan.request.key);
   for (const Key& key : plan.more_keys)
-    if (const auto name = backend->replaced_name(key); !name.empty())
-      names += (names.empty() ? "" : "; ") + name;
+    if (const auto name = backend->replaced_name(key); !name.empty()) add_part(names, name, "; ");
   line(all, "name", names);
   line(all, "waits", waiting(plan));
   if (plan.timing.leased) leased(all, plan.timing, plan.request.ttl, plan.traits);
@@ -177,7 +176,7 @@ std::string command_line_of(const RunCommandOptions& o) {
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./=:,@%+";
     const std::string_view w = *word;
     const bool is_plain = !w.empty() && w.find_first_not_of(plain) == w.npos;
-    text.append(text.empty() ? "" : " ").append(is_plain ? std::string(w) : shell_quoted(w));
+    add_part(text, is_plain ? std::string(w) : shell_quoted(w), " ");
   }
   constexpr std::size_t longest = 500;
   if (text.size() > longest) text.resize(longest);

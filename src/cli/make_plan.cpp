@@ -23,8 +23,8 @@ Result<void> check_recipe(const TakingOptions& o, const Traits& t, const Request
   if (!refused && o.max_waiters && !t.fifo)
     refused = {"max-waiters", fmt::format("recipe {} of {} has no queue", t.recipe, t.family)};
   if (!refused) return {};
-  return fail(error_code_of(o, refused->option),
-              fmt::format("{}: {}", display_name(o, refused->option), refused->why));
+  return fail(error_code_of(o, refused->option), "{}: {}", display_name(o, refused->option),
+              refused->why);
 }
 
 // If one session must last for ttl and lock-delay together, a long lock-delay leaves too small a
@@ -43,14 +43,12 @@ Result<void> check_lock_delay(const TakingOptions& o, const Store& store,
     const Duration middle = (most + too_long) / 2;
     (fits(middle) ? most : too_long) = middle;
   }
-  return fail(
-      error_code_of(o, "lock-delay"),
-      fmt::format("{} {}: too long for --ttl {}, of which a session of both together leaves too "
-                  "little; use up to {}, or a longer --ttl{}",
-                  display_name(o, "lock-delay"), format_duration(o.lock_delay),
-                  format_duration(o.ttl),
-                  format_duration(std::chrono::floor<std::chrono::milliseconds>(most)),
-                  store.url.item("tick") ? "" : ", or say the servers' tickTime with ?tick="));
+  return fail(error_code_of(o, "lock-delay"),
+              "{} {}: too long for --ttl {}, of which a session of both together leaves too "
+              "little; use up to {}, or a longer --ttl{}",
+              display_name(o, "lock-delay"), format_duration(o.lock_delay), format_duration(o.ttl),
+              format_duration(std::chrono::floor<std::chrono::milliseconds>(most)),
+              store.url.item("tick") ? "" : ", or say the servers' tickTime with ?tick=");
 }
 
 // Computes the times and checks them. For a detached lease it checks only that the ttl is not too

@@ -43,7 +43,7 @@ const Kind* kind_of(std::string_view option) {
 
 std::uint16_t usual_port(const Url& url) {
   for (const BackendFactory& f : backends())
-    if (f.access && std::find(f.schemes.begin(), f.schemes.end(), url.scheme) != f.schemes.end())
+    if (f.access && std::ranges::find(f.schemes, url.scheme) != f.schemes.end())
       return f.access(url).port;
   return 0;
 }
@@ -57,7 +57,7 @@ std::vector<std::string> places(const Url& url) {
     all.push_back(fmt::format("{}:{}", lower(h.name), h.port.value_or(usual)));
   if (all.empty()) all.push_back(url.path);
   if (const auto addresses = url.item("hostaddr")) all.emplace_back(*addresses);
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   return all;
 }
 
@@ -146,10 +146,10 @@ Result<Secrets> find_secrets(const StoreOptions& o, const Store& store) {
   const bool of_url = s.tls_key.empty();
   if (const std::string key{of_url ? url.item(item).value_or("") : s.tls_key}; !key.empty())
     if (const auto safe = judge_secret(key); !safe)
-      return fail(safe.error().code, fmt::format("{} {}",
-                                                 of_url ? fmt::format("{}: {}", store.called, item)
-                                                        : display_name(*given("tls-key")),
-                                                 safe.error().message));
+      return fail(
+          safe.error().code, "{} {}",
+          of_url ? fmt::format("{}: {}", store.called, item) : display_name(*given("tls-key")),
+          safe.error().message);
   s.tls_insecure = given("tls-insecure") != nullptr;
   // The first source that sets the option counts. The order is: flag, URL, the other sources.
   const auto read = [&](std::string_view option, std::string_view name, const std::string& in_url,
@@ -160,11 +160,9 @@ Result<Secrets> find_secrets(const StoreOptions& o, const Store& store) {
     path = url_decides ? in_url : std::string{g->value};
     auto text = reader(path);
     if (!text)
-      return fail(
-          text.error().code,
-          fmt::format("{} {}",
-                      url_decides ? fmt::format("{}: {}", store.called, name) : display_name(*g),
-                      text.error().message));
+      return fail(text.error().code, "{} {}",
+                  url_decides ? fmt::format("{}: {}", store.called, name) : display_name(*g),
+                  text.error().message);
     to = std::move(text->text);
     if (text->once) path.clear();
     return {};
@@ -191,8 +189,8 @@ std::string unused_secrets(const StoreOptions& o, const Url& url) {
   for (const Given& g : o.values) {
     if (!kind_of(g.option->name) || g.off || counts(g, url)) continue;
     const auto own = parse_backend(g.backend);
-    text += fmt::format("{}{} is for {}", text.empty() ? "" : "; ", display_name(g),
-                        own ? own->redacted() : quoted(g.backend));
+    add_part(text, display_name(g) + " is for " + (own ? own->redacted() : quoted(g.backend)),
+             "; ");
   }
   return text.empty() ? text : fmt::format("not used for {}: {}", url.redacted(), text);
 }

@@ -144,10 +144,9 @@ Result<OpenStore> open_store(const StoreOptions& o) {
 
 Result<void> check_ttl(const StoreOptions& o, const Store& store) {
   if (o.ttl >= shortest_ttl || store.url.item("short_ttl") == "yes") return {};
-  return fail(
-      error_code_of(o, "ttl"),
-      fmt::format("{}: {} must be at least {} (?short_ttl=yes in the URL permits less)",
-                  display_name(o, "ttl"), format_duration(o.ttl), format_duration(shortest_ttl)));
+  return fail(error_code_of(o, "ttl"),
+              "{}: {} must be at least {} (?short_ttl=yes in the URL permits less)",
+              display_name(o, "ttl"), format_duration(o.ttl), format_duration(shortest_ttl));
 }
 
 Result<std::vector<Key>> parse_keys(const CommonOptions& o) {

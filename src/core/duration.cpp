@@ -25,10 +25,8 @@ constexpr std::array<Unit, 7> units{{{"us", 1},
                                      {"w", week}}};
 
 std::string_view take_digits(std::string_view& text) noexcept {
-  std::size_t n = 0;
-  while (n < text.size() && is_digit(text[n])) ++n;
-  const std::string_view digits = text.substr(0, n);
-  text.remove_prefix(n);
+  const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789"));
+  text.remove_prefix(digits.size());
   return digits;
 }
 

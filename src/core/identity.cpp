@@ -30,10 +30,7 @@ std::int64_t positive(std::string_view text) {
 std::string encoded(const std::vector<ProgramEnded::Process>& processes) {
   std::string out;
   for (const auto& p : processes)
-    out.append(out.empty() ? "" : " ")
-        .append(std::to_string(p.pid))
-        .append(".")
-        .append(percent_encode(p.name));
+    add_part(out, std::to_string(p.pid).append(".").append(percent_encode(p.name)), " ");
   return out;
 }
 std::vector<ProgramEnded::Process> processes_in(std::string_view text) {
@@ -68,7 +65,7 @@ std::optional<RunEnd> RunEnd::parse(std::string_view text) {
 std::string ProgramEnded::left_text() const {
   std::string text;
   for (const Process& p : left)
-    text += (text.empty() ? "" : ", ") + printable(p.name) + '[' + std::to_string(p.pid) + ']';
+    add_part(text, printable(p.name) + '[' + std::to_string(p.pid) + ']');
   return text;
 }
 

@@ -53,7 +53,7 @@ unsigned lowest_free_slot(const LockState& s) noexcept {
   const auto taken = [&](const LockState::Holder& h) {
     return h.mode == Mode::permit && h.slot == slot;
   };
-  while (std::any_of(s.holders.begin(), s.holders.end(), taken)) ++slot;
+  while (std::ranges::any_of(s.holders, taken)) ++slot;
   return slot;
 }
 
@@ -180,8 +180,7 @@ const LockState::Holder* LockState::holder(const Owner& owner, Micros now) const
 }
 
 std::size_t LockState::rank_of(const Owner& owner) const noexcept {
-  const auto at = std::find_if(waiters.begin(), waiters.end(),
-                               [&](const Waiter& w) { return w.owner == owner; });
+  const auto at = std::ranges::find(waiters, owner, &Waiter::owner);
   return static_cast<std::size_t>(at - waiters.begin());
 }
 

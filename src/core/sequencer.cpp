@@ -22,10 +22,8 @@ std::optional<std::string_view> next_field(std::optional<std::string_view>& rest
 }
 
 bool is_name(std::string_view text) noexcept {
-  const auto fits = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-  };
-  return !text.empty() && std::all_of(text.begin(), text.end(), fits);
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || is_digit(c) || c == '-'; };
+  return !text.empty() && std::ranges::all_of(text, fits);
 }
 
 struct Kind {

@@ -10,8 +10,7 @@ constexpr std::string_view upper_hex = "0123456789ABCDEF";
 constexpr std::string_view lower_hex = "0123456789abcdef";
 
 bool stays(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-         c == '_' || c == '-';
+  return is_letter(c) || is_digit(c) || c == '.' || c == '_' || c == '-';
 }
 
 int hex_value(char c) noexcept {
@@ -43,7 +42,7 @@ std::string percent_encode(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size());
   while (!bytes.empty()) {
-    const auto other = std::find_if_not(bytes.begin(), bytes.end(), stays);
+    const auto other = std::ranges::find_if_not(bytes, stays);
     out.append(bytes.begin(), other);
     if (other == bytes.end()) break;
     const auto byte = static_cast<unsigned char>(*other);

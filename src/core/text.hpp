@@ -9,12 +9,21 @@
 namespace dlock {
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+constexpr bool is_letter(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
 inline std::string lower(std::string_view text) {
   std::string out{text};
   for (char& c : out)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return out;
+}
+
+// Adds a part to a list in text, after a separator if the list is not empty.
+inline void add_part(std::string& list, std::string_view part, std::string_view separator = ", ") {
+  if (!list.empty()) list += separator;
+  list += part;
 }
 
 // Removes from `rest` the text before the first character of `stops`, and returns that text.

@@ -11,18 +11,17 @@ namespace {
 
 constexpr std::size_t longest_shown = 300;
 
-bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_hex(char c) noexcept {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
 bool has_control(std::string_view text) noexcept {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  return std::ranges::any_of(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 bool is_host_name(std::string_view text) noexcept {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
     return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '_';
   });
 }
@@ -30,8 +29,7 @@ bool is_host_name(std::string_view text) noexcept {
 bool is_ipv6(std::string_view text) noexcept {
   const std::string_view address = text.substr(0, text.find('%'));  // without the zone
   return address.find(':') != address.npos &&
-         std::all_of(address.begin(), address.end(),
-                     [](char c) { return is_hex(c) || c == ':' || c == '.'; });
+         std::ranges::all_of(address, [](char c) { return is_hex(c) || c == ':' || c == '.'; });
 }
 
 constexpr std::string_view hidden = "***";
@@ -41,8 +39,8 @@ bool is_secret_name(std::string_view name) {
   if (low.ends_with("file")) return false;  // the path of a secret's file is not secret
   constexpr std::array<std::string_view, 6> words{"pass",  "pwd",        "secret",
                                                   "token", "credential", "auth"};
-  return std::any_of(words.begin(), words.end(),
-                     [&](std::string_view word) { return low.find(word) != low.npos; });
+  return std::ranges::any_of(words,
+                             [&](std::string_view word) { return low.find(word) != low.npos; });
 }
 
 // Redacts the hosts of a broken URL. If the '@' is missing, `user:password` looks like a host with
@@ -56,7 +54,7 @@ std::string redact_hosts(std::string_view hosts) {
     out += host.substr(0, colon);
     if (colon != host.npos) {
       const std::string_view port = host.substr(colon + 1);
-      if (port.size() > 5 || !std::all_of(port.begin(), port.end(), is_digit))
+      if (port.size() > 5 || !std::ranges::all_of(port, is_digit))
         return out.append(":").append(hidden);
       out.append(":").append(port);
     }
@@ -123,8 +121,7 @@ class Parser {
     const auto fits = [](char c) {
       return is_letter(c) || is_digit(c) || c == '+' || c == '-' || c == '.';
     };
-    if (scheme.empty() || !is_letter(scheme.front()) ||
-        !std::all_of(scheme.begin(), scheme.end(), fits))
+    if (scheme.empty() || !is_letter(scheme.front()) || !std::ranges::all_of(scheme, fits))
       return bad("its scheme is not a letter followed by letters, digits, '+', '-' or '.'");
     url_.scheme = lower(scheme);
     rest.remove_prefix(colon + 1);

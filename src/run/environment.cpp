@@ -94,27 +94,28 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
   const std::string stands_behind =
       fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, process ? process->id.start : 0);
   std::string grants;
-  const auto add = [&](const std::string& text) { grants += (grants.empty() ? "" : ",") + text; };
   for (const Lease& l : leases) {
-    const auto outer = std::find_if(
-        plan.inherited.begin(), plan.inherited.end(),
-        [&](const InheritedGrant& g) { return g.lease.key == l.key && g.lease.owner == l.owner; });
+    const auto outer = std::ranges::find_if(plan.inherited, [&](const InheritedGrant& g) {
+      return g.lease.key == l.key && g.lease.owner == l.owner;
+    });
     if (outer != plan.inherited.end()) {
-      add(outer->text);  // the outer dlock keeps the lock, not this one
+      add_part(grants, outer->text, ",");  // the outer dlock keeps the lock, not this one
       continue;
     }
     const bool permit = l.mode == Mode::permit;
-    add(fmt::format(R"({{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},)"
+    add_part(
+        grants,
+        fmt::format(R"({{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},)"
                     R"("handle":"{}","place":"{}",{}}})",
                     escaped(l.key.text()), l.token, Sequencer::of(family, recipe, l).text(),
                     static_cast<char>(l.mode), permit ? std::to_string(l.slot) : "null",
                     permit ? std::to_string(plan.request.limit) : "null",
-                    Handle::of(family, recipe, {l}).text(), escaped(plan.place), stands_behind));
+                    Handle::of(family, recipe, {l}).text(), escaped(plan.place), stands_behind),
+        ",");
   }
   for (const InheritedGrant& outer : plan.inherited)
-    if (std::none_of(leases.begin(), leases.end(),
-                     [&](const Lease& l) { return l.key == outer.lease.key; }))
-      add(outer.text);
+    if (std::ranges::none_of(leases, [&](const Lease& l) { return l.key == outer.lease.key; }))
+      add_part(grants, outer.text, ",");
   set("DLOCK_GRANTS", fmt::format("[{}]", grants));
   return out;
 }

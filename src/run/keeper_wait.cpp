@@ -37,8 +37,7 @@ void Keeper::accept(const Granted& granted) {
   const auto hold = [&](int fd) {
     return fd < 0 || holds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   };
-  const bool all = hold(granted.hold_fd) &&
-                   std::all_of(granted.more_holds.begin(), granted.more_holds.end(), hold);
+  const bool all = hold(granted.hold_fd) && std::ranges::all_of(granted.more_holds, hold);
   waiter_.reset();
   if (!all) {
     (void)backend_->release(granted.lease);

@@ -44,11 +44,6 @@ ProgramEnded end_of_program(const event::JobExited& e) {
   return ended;
 }
 
-void sort(std::vector<Event>& events) {
-  std::stable_sort(events.begin(), events.end(),
-                   [](const Event& a, const Event& b) { return rank(a) < rank(b); });
-}
-
 }  // namespace
 
 Outcome supervise(const Plan& plan, const Entry& entry, const PreexistingProcesses& preexisting,
@@ -174,7 +169,7 @@ void Supervisor::stop() {
       break;
     }
     drop_pending(signal);
-    sort(events);
+    std::ranges::stable_sort(events, {}, rank);
     for (const Event& e : events) step(e, Clock::now());
   }
   stop_by_ = 0;
@@ -186,7 +181,7 @@ std::vector<Event> Supervisor::gather(Deadline now) {
   from_keeper(events, now);
   from_user(events);
   from_watched(events);
-  sort(events);
+  std::ranges::stable_sort(events, {}, rank);
   return events;
 }
 
@@ -366,8 +361,7 @@ bool Supervisor::foreign(pid_t child) const {
   const auto process = process_stat(child);
   const ProcessId id = process ? process->id : ProcessId{child};
   return (process && id.start < guard_started_) ||
-         std::find(preexisting_.before.begin(), preexisting_.before.end(), id) !=
-             preexisting_.before.end();
+         std::ranges::find(preexisting_.before, id) != preexisting_.before.end();
 }
 
 // Kills the dead guard's tree, which dlock has inherited. ECHILD would prove that the tree is dead,
@@ -389,7 +383,7 @@ void Supervisor::sweep_own() {
     before.swap(members);
     members = preexisting_.children.list();
     std::erase_if(members, [&](pid_t p) {
-      return std::find(before.begin(), before.end(), p) == before.end() && foreign(p);
+      return std::ranges::find(before, p) == before.end() && foreign(p);
     });
     kill_children(members);
     same = !members.empty() && members == before ? same + 1 : 0;

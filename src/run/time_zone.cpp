@@ -46,20 +46,19 @@ class PosixZone {
   }
   template <class Wanted>
   std::string_view run_of(Wanted wanted) {
-    const auto end = std::find_if_not(rest_.begin(), rest_.end(), wanted);
+    const auto end = std::ranges::find_if_not(rest_, wanted);
     const std::string_view found(rest_.begin(), end);
     rest_.remove_prefix(found.size());
     return found;
   }
   bool number(unsigned most) {
-    const auto value = parse_number<unsigned>(run_of([](char c) { return c >= '0' && c <= '9'; }));
+    const auto value = parse_number<unsigned>(run_of(is_digit));
     return value && *value <= most;
   }
   bool name() {
-    const auto letter = [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); };
-    if (!take('<')) return run_of(letter).size() >= 3;
-    const auto in_brackets = [&](char c) {
-      return letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-';
+    if (!take('<')) return run_of(is_letter).size() >= 3;
+    const auto in_brackets = [](char c) {
+      return is_letter(c) || is_digit(c) || c == '+' || c == '-';
     };
     return run_of(in_brackets).size() >= 3 && take('>');
   }
@@ -92,7 +91,7 @@ Result<void> check_time_zone() {
   // localtime(3) uses UTC for an unknown zone. For these names that is right, and images without
   // tzdata use them.
   constexpr std::string_view utc[] = {"", "UTC", "GMT", "Etc/UTC", "Etc/GMT"};
-  if (std::find(std::begin(utc), std::end(utc), zone) != std::end(utc)) return {};
+  if (std::ranges::find(utc, zone) != std::end(utc)) return {};
   if (is_zone_file(zone) || PosixZone(zone).valid()) return {};
   return fail(Errc::config,
               "TZ: {} is neither a zone file (is tzdata installed?) nor a string of "

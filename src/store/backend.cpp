@@ -36,15 +36,14 @@ Result<std::optional<KeyView>> Backend::inspect_name(const std::string& name) {
 
 Result<std::vector<KeyView>> list(Backend& backend) {
   TRY(names, backend.names());
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
   std::vector<KeyView> all;
   for (const std::string& name : names) {
     TRY(view, backend.inspect_name(name));
     if (view) all.push_back(std::move(*view));
   }
-  std::sort(all.begin(), all.end(),
-            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
+  std::ranges::sort(all, {}, &KeyView::key);
   return all;
 }
 

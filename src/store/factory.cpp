@@ -11,14 +11,8 @@ constexpr std::string_view common_items[] = {"recipe", "prefix", "short_ttl"};
 
 template <class Range, class Value>
 bool contains(const Range& range, const Value& value) {
-  return std::find(std::begin(range), std::end(range), value) != std::end(range);
+  return std::ranges::find(range, value) != std::end(range);
 }
-
-// "a, b, c"
-struct List {
-  std::string text;
-  void add(std::string_view word) { text.append(text.empty() ? "" : ", ").append(word); }
-};
 
 tl::unexpected<Error> bad(const Url& url, std::string_view what) {
   return fail(Errc::usage, "backend URL {}: {}", quoted(url.redacted(), 300), what);
@@ -49,24 +43,23 @@ tl::unexpected<Error> unknown_scheme(const Url& url) {
     if (contains(absent.schemes, url.scheme))
       return bad(url, fmt::format("this dlock was built without {}; build it with -D{}=ON",
                                   absent.family, absent.option));
-  List exist;
+  std::string exist;
   for (const BackendFactory& factory : backends())
-    for (const std::string_view scheme : factory.schemes) exist.add(scheme);
+    for (const std::string_view scheme : factory.schemes) add_part(exist, scheme);
   if (const auto own = known_as(url.scheme); !own.empty())
     return bad(url, fmt::format("there is no scheme {}; write {}:", quoted(url.scheme), own));
-  return bad(url,
-             fmt::format("there is no scheme {}; allowed are {}", quoted(url.scheme), exist.text));
+  return bad(url, fmt::format("there is no scheme {}; allowed are {}", quoted(url.scheme), exist));
 }
 
 std::string allowed_items(const BackendFactory& factory) {
-  List list;
-  for (const std::string_view item : common_items) list.add(item);
+  std::string list;
+  for (const std::string_view item : common_items) add_part(list, item);
   for (const UrlItem& row : factory.items)
     for (std::string_view names = row.names; !names.empty();) {
       const std::string_view name = next_part(names, ' ');
-      list.add(name.ends_with('.') ? std::string{name} + "NAME" : name);
+      add_part(list, name.ends_with('.') ? std::string{name} + "NAME" : name);
     }
-  return list.text;
+  return list;
 }
 
 const BackendFactory* factory_of(const Url& url) {
@@ -95,12 +88,10 @@ Result<Choice> choose(const Url& url, std::string_view recipe) {
 
   for (const auto& [name, value] : url.items) {
     const auto covers = [&have = name](const UrlItem& item) { return item.covers(have); };
-    if (contains(common_items, name) ||
-        std::any_of(factory->items.begin(), factory->items.end(), covers))
-      continue;
+    if (contains(common_items, name) || std::ranges::any_of(factory->items, covers)) continue;
     constexpr std::string_view of_programs[] = {
         "schema", "pool", "pool_size", "pool_timeout", "connection_limit", "pgbouncer"};
-    if (std::find(std::begin(of_programs), std::end(of_programs), name) != std::end(of_programs))
+    if (std::ranges::find(of_programs, name) != std::end(of_programs))
       return bad(url, fmt::format("item {} is for another program's own use of the database; leave "
                                   "it out",
                                   quoted(name)));
@@ -110,13 +101,13 @@ Result<Choice> choose(const Url& url, std::string_view recipe) {
 
   const auto asked = recipe.empty() ? url.item("recipe") : std::optional{recipe};
   if (!asked) return Choice{factory, &factory->recipes.front()};
-  List exist;
+  std::string exist;
   for (const Traits& traits : factory->recipes) {
     if (traits.recipe == *asked) return Choice{factory, &traits};
-    exist.add(traits.recipe);
+    add_part(exist, traits.recipe);
   }
   return bad(url, fmt::format("{} has no recipe {}; allowed are {}", factory->family,
-                              quoted(*asked), exist.text));
+                              quoted(*asked), exist));
 }
 
 Result<Url> parse_backend(std::string_view text) {

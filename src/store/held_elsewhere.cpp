@@ -98,7 +98,7 @@ class Reentrant final : public Wrapped {
 
   // Returns the grant of an outer dlock. Its owner is never an owner of ours.
   const InheritedGrant* joined(const Lease& l) const {
-    const auto outer = std::find_if(grants_.begin(), grants_.end(), [&](const InheritedGrant& g) {
+    const auto outer = std::ranges::find_if(grants_, [&](const InheritedGrant& g) {
       return g.lease.key == l.key && g.lease.owner == l.owner;
     });
     return outer == grants_.end() ? nullptr : &*outer;

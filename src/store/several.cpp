@@ -21,7 +21,7 @@ class Several final : public Wrapped {
         next_renewal_(std::move(next_renewal)),
         keys_(std::move(keys)),
         order_(keys_) {
-    std::sort(order_.begin(), order_.end());
+    std::ranges::sort(order_);
   }
 
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
@@ -92,9 +92,7 @@ Result<std::unique_ptr<Waiter>> Several::enqueue(const Request& r) {
 }
 
 const Lease& Several::lease_of(const Key& key) const {
-  return std::find_if(taken_.begin(), taken_.end(),
-                      [&](const Taken& t) { return t.lease.key == key; })
-      ->lease;
+  return std::ranges::find_if(taken_, [&](const Taken& t) { return t.lease.key == key; })->lease;
 }
 
 Lease Several::whole() const {
@@ -245,8 +243,7 @@ void SeveralWaiter::release_taken() {
 
 tl::unexpected<Error> SeveralWaiter::no_descriptor(const char* what, int why) {
   release_taken();
-  return fail(Errc::unavailable,
-              fmt::format("{} of several keys: {}", what, ::strerrordesc_np(why)));
+  return fail(Errc::unavailable, "{} of several keys: {}", what, ::strerrordesc_np(why));
 }
 
 Result<Progress> SeveralWaiter::give_up_all(Waiting lost) {

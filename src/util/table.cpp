@@ -16,7 +16,7 @@ std::string csv_field(const std::string& text) {
 
 std::size_t columns_of(std::string_view text) {
   return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+      std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::string aligned(const std::vector<Row>& rows, TableOf of) {

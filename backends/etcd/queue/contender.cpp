@@ -64,8 +64,7 @@ Contenders contenders(const KeyValues& found, std::string_view prefix) {
     if (name.find('/') != name.npos) continue;
     all.push_back({kv, std::move(name), Record::parse(kv.value)});
   }
-  std::sort(all.begin(), all.end(),
-            [](const Contender& a, const Contender& b) { return a.kv.created < b.kv.created; });
+  std::ranges::sort(all, {}, [](const Contender& c) { return c.kv.created; });
   return all;
 }
 
@@ -99,8 +98,8 @@ Verdict decide(const Contenders& before, Mode mode, unsigned limit) {
 
 unsigned lowest_free_slot(const Contenders& all) {
   for (unsigned slot = 0;; ++slot)
-    if (std::none_of(all.begin(), all.end(),
-                     [&](const Contender& c) { return c.has_slot() && *c.record->slot == slot; }))
+    if (std::ranges::none_of(
+            all, [&](const Contender& c) { return c.has_slot() && *c.record->slot == slot; }))
       return slot;
 }
 

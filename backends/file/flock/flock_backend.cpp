@@ -39,10 +39,10 @@ Result<std::string> FlockBackend::name_of(const Key& key) const {
   if (name.find('/') != name.npos || name == "." || name == ".." || name == records_name ||
       name.starts_with(records_of_a_user) || name.size() > 200)
     return fail(Errc::usage,
-                fmt::format("--key {}: recipe flock takes it as the name of a file, so it has no "
-                            "'/', is none of '.', '..', '{}', '{}UID', and is at most 200 bytes "
-                            "long",
-                            printable(name), records_name, records_of_a_user));
+                "--key {}: recipe flock takes it as the name of a file, so it has no "
+                "'/', is none of '.', '..', '{}', '{}UID', and is at most 200 bytes "
+                "long",
+                printable(name), records_name, records_of_a_user);
   return name;
 }
 
@@ -105,7 +105,7 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
   const auto same = [&](const LockState::Holder& h) {
     return h.owner == lease.owner && !evicted(h);
   };
-  if (std::none_of(state->holders.begin(), state->holders.end(), same))
+  if (std::ranges::none_of(state->holders, same))
     return Lost{"a release was forced (release --force)"};
   if (!lease.ended.empty()) {
     mine->entry.holder.meta = with_end(mine->entry.holder.meta, lease.ended);
@@ -129,9 +129,9 @@ Result<Released> FlockBackend::release(const Lease& lease, std::optional<RunEnd>
     if (!h) return Released::was_not_held;
     return fail(
         Errc::usage,
-        fmt::format(
-            "recipe flock: only the process that has the lock can release it (process {} on {})",
-            Identity::decode(h->meta).pid, Identity::decode(h->meta).host));
+
+        "recipe flock: only the process that has the lock can release it (process {} on {})",
+        Identity::decode(h->meta).pid, Identity::decode(h->meta).host);
   }
   ++counters_.requests;
   const auto left = mine->entry.mailbox ? record(name).leave(lease.owner, mine->entry.mailbox)
@@ -154,8 +154,8 @@ Result<Released> FlockBackend::force_release(const Key& key, std::optional<Fenci
   if (gone.now) return Released::yes;
   const auto strangers = flock_entries(file.device, file.inode).value_or(std::vector<FlockEntry>{});
   if (token || gone.before || strangers.empty()) return Released::was_not_held;
-  return fail(Errc::usage, fmt::format("{}/{}: {}", printable(where_.path()), printable(name),
-                                       of_all_users_ ? of_another_user : of_a_stranger));
+  return fail(Errc::usage, "{}/{}: {}", printable(where_.path()), printable(name),
+              of_all_users_ ? of_another_user : of_a_stranger);
 }
 
 // ---- looking -----------------------------------------------------------------------------------
@@ -206,8 +206,8 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
   LockState s = state.value_or(LockState{});
   std::erase_if(s.holders,
                 [&](const auto& h) { return !file.fd || !marked(file.fd.get(), h.token); });
-  const bool exclusive = std::any_of(s.holders.begin(), s.holders.end(),
-                                     [](const auto& h) { return h.mode == Mode::exclusive; });
+  const bool exclusive =
+      std::ranges::any_of(s.holders, [](const auto& h) { return h.mode == Mode::exclusive; });
   // Read the kernel's table of locks only if needed: each waiter calls inspect(), and the table
   // grows with the square of the number of waiters.
   auto listed = file.fd && !exclusive ? flock_entries(file.device, file.inode)
@@ -217,7 +217,7 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
   KeyView v = view(s, key.text(), boottime_us());
   for (HolderView& h : v.holders)
     if (std::exchange(h.slot, 0) != 0) h.stays_because = was_told;  // evict() has set it
-  if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
+  if (std::ranges::any_of(s.holders, evicted))
     v.notes.push_back("a holder was asked to release (release --force)");
   v.waiters_known = false;
   if (!listed)
@@ -227,8 +227,7 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
   // holder if its process is in this pid namespace. Remove these lines: the rest are locks of
   // others.
   for (const HolderView& ours : v.holders) {
-    auto line = std::find_if(locks.begin(), locks.end(),
-                             [&](const FlockEntry& e) { return e.pid == ours.who.pid; });
+    auto line = std::ranges::find(locks, ours.who.pid, &FlockEntry::pid);
     if (line == locks.end()) continue;
     locks.erase(line);
   }

@@ -32,8 +32,8 @@ Result<FlockFile> open_flock_file(const Directory& where, const std::string& nam
   if (!root.dir) {
     if (make)
       return fail(Errc::cannot_create,
-                  fmt::format("lock directory {}: does not exist, and recipe flock makes none",
-                              printable(where.path())));
+                  "lock directory {}: does not exist, and recipe flock makes none",
+                  printable(where.path()));
     return FlockFile{};
   }
   const int dir = root.dir.get();
@@ -50,13 +50,12 @@ Result<FlockFile> open_flock_file(const Directory& where, const std::string& nam
     if (!fd && (root.access.group || errno == EEXIST)) fd = Fd(::openat(dir, name.c_str(), flags));
   }
   if (!fd && errno == ELOOP)
-    return fail(Errc::denied, fmt::format("{}: is a symbolic link, which dlock does not follow",
-                                          printable(path)));
+    return fail(Errc::denied, "{}: is a symbolic link, which dlock does not follow",
+                printable(path));
   if (!fd) return fail_errno("open", path, errno);
   struct stat st {};
   if (::fstat(fd.get(), &st)) return fail_errno("open", path, errno);
-  if (!S_ISREG(st.st_mode))
-    return fail(Errc::denied, fmt::format("{}: is not a regular file", printable(path)));
+  if (!S_ISREG(st.st_mode)) return fail(Errc::denied, "{}: is not a regular file", printable(path));
   return FlockFile{std::move(fd), st.st_dev, st.st_ino};
 }
 
@@ -73,9 +72,8 @@ Result<void> set_mark(int fd, FencingToken token, std::string_view path) {
   struct flock byte = mark(F_RDLCK, token);
   if (::fcntl(fd, F_OFD_SETLK, &byte) == 0) return {};
   if (errno == EAGAIN || errno == EACCES)
-    return fail(Errc::unavailable,
-                fmt::format("{}: another process has locked the whole file with fcntl(2)",
-                            printable(path)));
+    return fail(Errc::unavailable, "{}: another process has locked the whole file with fcntl(2)",
+                printable(path));
   return fail_errno("lock", path, errno);
 }
 

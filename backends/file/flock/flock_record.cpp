@@ -100,8 +100,8 @@ Result<bool> FlockRecord::leave(const Owner& owner, Lifeline& mailbox) {
   TRY(record, begin(Make::nothing, patience_));
   auto& holders = record.state.holders;
   const auto mine = [&](const auto& h) { return h.owner == owner; };
-  const bool was = std::any_of(holders.begin(), holders.end(),
-                               [&](const auto& h) { return mine(h) && !evicted(h); });
+  const bool was =
+      std::ranges::any_of(holders, [&](const auto& h) { return mine(h) && !evicted(h); });
   if (std::erase_if(holders, mine) > 0) TRY_VOID(end(record));
   mailbox.drop(file_.place());
   return was;

@@ -42,8 +42,7 @@ Result<void> each_fifo(const LifelineDir& at, What what) {
 
 bool lists(const LockState& s, std::uint64_t ticket) {
   const auto same = [ticket](const auto& c) { return c.ticket == ticket; };
-  return std::any_of(s.holders.begin(), s.holders.end(), same) ||
-         std::any_of(s.waiters.begin(), s.waiters.end(), same);
+  return std::ranges::any_of(s.holders, same) || std::ranges::any_of(s.waiters, same);
 }
 
 // `this_boot`: the holder's times are on this boot's clock.
@@ -241,7 +240,7 @@ Result<std::optional<KeyView>> KeyStore::inspect() {
     v.last_run = read_last_run(place());
     if (const auto note = read_beginning(place()); note && *note && (*note)->until > wall_micros())
       v.noted_start = (*note)->at;
-    const auto strangers = std::count_if(s.holders.begin(), s.holders.end(), adopted);
+    const auto strangers = std::ranges::count_if(s.holders, adopted);
     if (missing)
       v.notes.push_back(
           fmt::format("the FIFO of {} holder(s) was deleted from {}: whether they live cannot be "

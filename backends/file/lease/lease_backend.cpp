@@ -52,8 +52,7 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
   const auto mine = [&](const LockState::Holder& h) {
     return h.owner == lease.owner && h.deadline == never;
   };
-  if (record && std::any_of(record->state.holders.begin(), record->state.holders.end(), mine) &&
-      held.life.is_at(key.place())) {
+  if (record && std::ranges::any_of(record->state.holders, mine) && held.life.is_at(key.place())) {
     TRY(revoked, is_revoked(key, held.record.token));
     held.revoked = revoked;
     return Kept{lease_of(lease, held.record, no_deadline, true), revoked};
@@ -177,8 +176,8 @@ Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd>
   forget(false);
   if (delay == Duration::zero()) return was ? Released::yes : Released::was_not_held;
   return fail(done.error().code,
-              fmt::format("{}; the key is free all the same, but only after its lock-delay of {}",
-                          done.error().message, format_duration(delay)));
+              "{}; the key is free all the same, but only after its lock-delay of {}",
+              done.error().message, format_duration(delay));
 }
 
 Result<Released> LeaseBackend::force_release(const Key& wanted, std::optional<FencingToken> token) {

@@ -295,12 +295,11 @@ Result<LockState::Answer> LeaseWaiter::decide() {
 // Watches exactly `wanted`. False: one of them was dead and was removed, so the answer may change.
 Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool holders) {
   std::erase_if(watched_, [&](const Watched& w) {
-    return std::find(wanted.begin(), wanted.end(), w.ticket) == wanted.end();
+    return std::ranges::find(wanted, w.ticket) == wanted.end();
   });
   bool all_alive = true;
   for (const std::uint64_t ticket : wanted) {
-    const auto watched = std::find_if(watched_.begin(), watched_.end(),
-                                      [&](const Watched& w) { return w.ticket == ticket; });
+    const auto watched = std::ranges::find(watched_, ticket, &Watched::ticket);
     if (watched != watched_.end()) {
       if (!ended(watched->fd.get())) continue;
       watched_.erase(watched);
@@ -384,8 +383,7 @@ bool LeaseWaiter::turn_is_missed() {
   const auto record = key_.file().peek(StateFile::Depth::holders);
   if (!record || !*record) return false;
   const LockState& s = (*record)->state;
-  return s.free_at() <= now ||
-         std::any_of(s.holders.begin(), s.holders.end(), [&](const LockState::Holder& h) {
+  return s.free_at() <= now || std::ranges::any_of(s.holders, [&](const LockState::Holder& h) {
            const auto found =
                h.deadline == never ? probe(key_.place(), h.ticket) : Probe{Probe::Life::missing};
            return found && found->life == Probe::Life::dead;

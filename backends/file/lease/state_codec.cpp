@@ -31,8 +31,7 @@ std::string time_text(Micros t) { return t == never ? "-" : std::to_string(t); }
 // Identity::encode() is one printable word. Any other content is encoded, so that it cannot become
 // a line of its own.
 std::string who_text(const std::string& who) {
-  const bool plain =
-      std::all_of(who.begin(), who.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  const bool plain = std::ranges::all_of(who, [](char c) { return c > ' ' && c < 0x7f; });
   return who.empty() ? "-" : plain ? who : percent_encode(who);
 }
 std::string text_of(const LockState::Waiter& w) {
@@ -125,7 +124,7 @@ void encode(const KeyRecord& r, std::size_t in_slot, const Tail& tail, std::uint
 }
 
 std::optional<KeyRecord> decode(std::string_view body) {
-  const auto lines = static_cast<std::size_t>(std::count(body.begin(), body.end(), '\n'));
+  const auto lines = static_cast<std::size_t>(std::ranges::count(body, '\n'));
   RecordReader in(body);
   KeyRecord r;
   LockState& s = r.state;

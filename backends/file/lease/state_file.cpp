@@ -217,9 +217,8 @@ std::optional<KeyRecord> StateFile::decoded() {
 Result<void> StateFile::tolerate_damage() const {
   struct stat st {};
   if (::fstat(file_.get(), &st)) return fail_errno("read", path_, errno);
-  const bool names_this_boot =
-      std::any_of(std::begin(page_), std::end(page_),
-                  [](const std::string& page) { return page.find(boot_id()) != page.npos; });
+  const bool names_this_boot = std::ranges::any_of(
+      page_, [](const std::string& page) { return page.find(boot_id()) != page.npos; });
   if (!names_this_boot && !changed_in_this_boot(st.st_ctim, wall_micros(), boottime_us()))
     return {};
   return fail(

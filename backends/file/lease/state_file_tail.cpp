@@ -88,7 +88,7 @@ std::optional<std::uint64_t> StateFile::last_in_tail(const KeyRecord& r, Micros 
     std::string_view line = rest.substr(begin);
     const auto w = parse_tail_line(line);
     if (!w) break;  // the text begins inside a line
-    if (!std::binary_search(tail.gone.begin(), tail.gone.end(), w->ticket)) return w->ticket;
+    if (!std::ranges::binary_search(tail.gone, w->ticket)) return w->ticket;
     rest = rest.substr(0, begin);
   }
   return std::nullopt;

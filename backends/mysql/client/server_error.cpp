@@ -123,8 +123,7 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
       {mariadb_plugin_not_allowed, none, Errc::denied,
        "it would show the password on the way: add ?tls=yes"},
   };
-  const auto found = std::find_if(std::begin(known), std::end(known),
-                                  [&](const ServerError& e) { return e.id == number; });
+  const auto found = std::ranges::find(known, number, &ServerError::id);
   return found != std::end(known) ? *found : ServerError{number, none, Errc::protocol};
 }
 

@@ -64,7 +64,7 @@ std::string free_in_sql(std::string_view clock, bool with_run) {
 }
 
 bool has_name(const Connection& c, const std::string& name) {
-  return std::find(c.names.begin(), c.names.end(), name) != c.names.end();
+  return std::ranges::find(c.names, name) != c.names.end();
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ std::vector<std::string> LeaseTable::missing_names(const Connection& c, const At
   std::vector<std::string> out{hold_name(a.request.owner)};
   if (a.request.mode != Mode::exclusive) out.push_back(queue_name(a.request.owner, a.request.mode));
   std::erase_if(out, [&](const std::string& name) {
-    return std::find(c.names.begin(), c.names.end(), name) != c.names.end();
+    return std::ranges::find(c.names, name) != c.names.end();
   });
   return out;
 }

@@ -50,7 +50,7 @@ void servers(UrlItems& items, const Url& url, Options& o) {
   const std::vector<std::string> addresses = list_of(items.text("hostaddr"));
   const auto is_ip = [](const std::string& text) { return text.empty() || is_address(text); };
   if ((!addresses.empty() && addresses.size() != url.hosts.size()) ||
-      !std::all_of(addresses.begin(), addresses.end(), is_ip))
+      !std::ranges::all_of(addresses, is_ip))
     items.wrong("hostaddr", items.text("hostaddr"), "an address for each host");
   for (const auto& h : url.hosts) {
     const std::size_t i = o.servers.size();
@@ -106,8 +106,8 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
                                                                    {"--tls-cert", &s.tls_cert},
                                                                    {"--tls-key", &s.tls_key},
                                                                    {"--tls-name", &o.tls_name}};
-  const auto* const first = std::find_if(std::begin(given), std::end(given),
-                                         [](const auto& g) { return !g.second->empty(); });
+  const auto* const first =
+      std::ranges::find_if(given, [](const auto& g) { return !g.second->empty(); });
   const char* of_environment = std::getenv("PGSSLMODE");
   const std::string_view environment = of_environment ? of_environment : "";
   const auto in_url = url.item("sslmode");
@@ -133,14 +133,13 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
   for (const auto& [item, value] : url.items) {
     const auto covers = [&name = item](const UrlItem& row) { return row.covers(name); };
     const auto has = [&name = item](const auto& pair) { return pair.first == name; };
-    if (std::any_of(library_items.begin(), library_items.end(), covers) &&
-        std::none_of(o.library.begin(), o.library.end(), has))
+    if (std::ranges::any_of(library_items, covers) && std::ranges::none_of(o.library, has))
       o.library.emplace_back(item, value);
   }
   for (const auto& [item, value] : o.library)
     if (item == "sslrootcert" || item == "sslcert" || item == "sslkey")
       if (const char* why = value == "system" ? nullptr : why_unusable(value, false))
-        return fail(Errc::config, fmt::format("{}: {}", quoted(value), why));
+        return fail(Errc::config, "{}: {}", quoted(value), why);
   return {};
 }
 
@@ -178,7 +177,7 @@ void normalize_url(Url& url) {
   }
   const bool socket = hosts.size() == 1 && hosts.front().name.starts_with('/');
   const auto is_name = [](const Url::Host& host) { return is_host(host.name); };
-  if (!socket && !std::all_of(hosts.begin(), hosts.end(), is_name)) return;
+  if (!socket && !std::ranges::all_of(hosts, is_name)) return;
   std::erase_if(url.items, [](const auto& i) { return i.first == "host" || i.first == "port"; });
   url.hosts = std::move(hosts);
   if (!socket) return;
@@ -210,8 +209,7 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
   static_cast<LoginOptions&>(o) = given.login_options();
   o.prefix = given.prefix("dlock:");
   if (o.prefix.size() > 50) given.wrong("prefix", o.prefix, "at most 50 bytes");
-  if (std::any_of(o.prefix.begin(), o.prefix.end(),
-                  [](char c) { return static_cast<unsigned char>(c) >= 128; }))
+  if (std::ranges::any_of(o.prefix, [](char c) { return static_cast<unsigned char>(c) >= 128; }))
     given.wrong("prefix", o.prefix, "ASCII: a database may have any encoding");
   if (const auto left = url.item("host"))
     given.wrong("host", *left, "names of hosts, or the directory of one socket");

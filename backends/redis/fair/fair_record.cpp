@@ -114,12 +114,11 @@ Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply)
     v.holders.back().revoked = h->token <= revoked;
     note_clock(*h, *now, v.notes);
   }
-  if (std::any_of(v.holders.begin(), v.holders.end(), [](const auto& h) { return h.revoked; }))
+  if (std::ranges::any_of(v.holders, &HolderView::revoked))
     v.notes.push_back(
         fmt::format("asked to stop by {}, {} ago", Identity::decode(revoke).text(),
                     format_duration(Duration{std::max<Micros>(0, *now - revoked_at)})));
-  std::sort(v.holders.begin(), v.holders.end(),
-            [](const HolderView& a, const HolderView& b) { return a.token < b.token; });
+  std::ranges::sort(v.holders, {}, &HolderView::token);
   ended_last(v);
   for (std::size_t i = 0; i < waiters.items.size(); ++i) {
     const auto w = parse_waiter(waiters.text_at(i));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include "common/polling_waiter.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "redis/named/named_backend.hpp"
 #include "redis_scripts/named_scripts.hpp"
 
@@ -99,7 +100,7 @@ Result<PollingWaiter::Tried> NamedWaiter::granted(const TimedReply& answer, Dead
 
 Result<PollingWaiter::Tried> NamedWaiter::busy(const NamedState& state) const {
   Tried t{.holder = backend_.holder(state), .free_in = backend_.left(state)};
-  for (const auto& note : backend_.notes(state)) t.why += (t.why.empty() ? "" : "; ") + note;
+  for (const auto& note : backend_.notes(state)) add_part(t.why, note, "; ");
   return t;
 }
 

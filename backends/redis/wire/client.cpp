@@ -57,8 +57,7 @@ Result<std::unique_ptr<Connection>> Client::connect(const Endpoint& at, Wait wai
 }
 
 void Client::warn(std::string text) {
-  if (std::find(warnings_.begin(), warnings_.end(), text) == warnings_.end())
-    warnings_.push_back(std::move(text));
+  if (std::ranges::find(warnings_, text) == warnings_.end()) warnings_.push_back(std::move(text));
 }
 
 void Client::watch(const Connection& line) noexcept {
@@ -90,7 +89,7 @@ void Client::drop_broken() {
 
 Result<std::unique_ptr<Connection>> Client::line_to(const Endpoint& at, Wait wait) {
   const auto found =
-      std::find_if(idle_.begin(), idle_.end(), [&](const auto& line) { return line->at() == at; });
+      std::ranges::find_if(idle_, [&](const auto& line) { return line->at() == at; });
   if (found != idle_.end()) {
     auto line = std::move(*found);
     idle_.erase(found);
@@ -139,8 +138,8 @@ Result<Reply> Client::request_any(Connection& line, const Command& command, Mann
   line.send(command, manner, later(Clock::now(), patience));
   auto reply = line.await({no_deadline});
   if (!reply)
-    return fail(line.why().code,
-                fmt::format("{} at {}: {}", command.what, line.at().text(), line.why().message));
+    return fail(line.why().code, "{} at {}: {}", command.what, line.at().text(),
+                line.why().message);
   return std::move(*reply);
 }
 

@@ -107,7 +107,7 @@ class ClusterLocator final : public Locator {
   void examine(Wait, std::vector<Finding>&) override;
   std::string origin(const Endpoint& at) const override {
     const auto& given = shared_.options.servers;
-    if (std::find(given.begin(), given.end(), at) != given.end()) return "";
+    if (std::ranges::find(given, at) != given.end()) return "";
     return "other nodes named this address; a server behind NAT or in a container needs "
            "cluster-announce-ip";
   }
@@ -125,7 +125,7 @@ class ClusterLocator final : public Locator {
 };
 
 std::uint16_t ClusterLocator::index_of(Endpoint at) {
-  const auto found = std::find(nodes_.begin(), nodes_.end(), at);
+  const auto found = std::ranges::find(nodes_, at);
   if (found != nodes_.end()) return static_cast<std::uint16_t>(found - nodes_.begin());
   nodes_.push_back(std::move(at));
   return static_cast<std::uint16_t>(nodes_.size() - 1);
@@ -205,7 +205,7 @@ Result<std::vector<Endpoint>> ClusterLocator::everyone(Wait wait) {
 
 void ClusterLocator::examine(Wait wait, std::vector<Finding>& out) {
   const auto masters = everyone(wait);
-  const auto free = std::count(slots_.begin(), slots_.end(), unknown);
+  const auto free = std::ranges::count(slots_, unknown);
   out.push_back({masters && free == 0 ? Finding::Level::good : Finding::Level::bad, "cluster",
                  fmt::format("{} masters, {} of 16384 slots without one",
                              masters ? masters->size() : 0, free),

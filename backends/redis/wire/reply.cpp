@@ -192,9 +192,7 @@ constexpr ServerError phrases[] = {
     {"SELECT is not allowed in cluster mode", Remedy::none, Errc::usage, ""},
 };
 
-bool is_word_char(char c) noexcept {
-  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
+bool is_word_char(char c) noexcept { return is_letter(c) || is_digit(c); }
 
 bool contains_word(std::string_view text, std::string_view word) noexcept {
   for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
+#include "core/text.hpp"
 #include "redis/wire/in_flight.hpp"
 #include "redis/wire/locator.hpp"
 
@@ -90,14 +91,13 @@ class SentinelLocator final : public Locator {
       questions.push_back(s.get());
     }
     run_all(questions, wait, Duration{}, [&] {
-      return std::any_of(sentinels_.begin(), sentinels_.end(),
-                         [&](const auto& s) { return votes(*s) >= enough; });
+      return std::ranges::any_of(sentinels_, [&](const auto& s) { return votes(*s) >= enough; });
     });
   }
   // Returns how many sentinels name the same master as this one.
   std::size_t votes(const Sentinel& one) const {
     const auto agrees = [&](const auto& s) { return one.master && s->master == one.master; };
-    return static_cast<std::size_t>(std::count_if(sentinels_.begin(), sentinels_.end(), agrees));
+    return static_cast<std::size_t>(std::ranges::count_if(sentinels_, agrees));
   }
 
   std::vector<std::unique_ptr<Sentinel>> sentinels_;
@@ -128,8 +128,7 @@ Result<Endpoint> SentinelLocator::find(std::string_view, Wait wait) {
   if (denied) return fail(std::move(*denied));
   std::string said;
   for (const auto& [address, n] : named)
-    said +=
-        fmt::format("{}{} of {} name {}", said.empty() ? "" : ", ", n, sentinels_.size(), address);
+    add_part(said, fmt::format("{} of {} name {}", n, sentinels_.size(), address));
   return fail(Errc::unavailable, "no majority of the sentinels for a master: {}",
               named.empty() && last ? last->message : said);
 }

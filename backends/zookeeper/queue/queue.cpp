@@ -5,6 +5,7 @@
 #include <array>
 #include "common/record_reader.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock::zookeeper {
 namespace {
@@ -29,8 +30,7 @@ std::string uuid(const Owner& owner) {
 }
 
 bool digits(std::string_view text) noexcept {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() && std::ranges::all_of(text, is_digit);
 }
 
 template <class T>
@@ -132,7 +132,7 @@ Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) 
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(m.number) -
                                      static_cast<std::uint32_t>(origin));
   };
-  std::sort(d.queue.begin(), d.queue.end(), [&](const Member& a, const Member& b) {
+  std::ranges::sort(d.queue, [&](const Member& a, const Member& b) {
     if (a.number != b.number) return distance(a) < distance(b);
     return (a.mode == Mode::exclusive) != (b.mode == Mode::exclusive) ? a.mode == Mode::exclusive
                                                                       : a.name < b.name;
@@ -141,8 +141,7 @@ Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) 
 }
 
 const Member* Directory::find(std::string_view name) const {
-  const auto at =
-      std::find_if(queue.begin(), queue.end(), [&](const Member& m) { return m.name == name; });
+  const auto at = std::ranges::find(queue, name, &Member::name);
   return at == queue.end() ? nullptr : &*at;
 }
 

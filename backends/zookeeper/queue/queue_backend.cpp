@@ -178,7 +178,7 @@ Result<void> QueueBackend::walk(Session& s, const std::string& path, std::string
     const Session::Call inside = s.children(child);
     TRY_VOID(done(s, "list", {&inside}, op_deadline()));
     const auto& names = inside.reply().names;
-    const bool queue = std::any_of(names.begin(), names.end(), in_a_queue);
+    const bool queue = std::ranges::any_of(names, in_a_queue);
     if (queue || paths.size() == before) paths.push_back(child);
   }
   return {};

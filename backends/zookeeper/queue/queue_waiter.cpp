@@ -114,7 +114,7 @@ QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
   if (permit && !p.slot) {
     const auto& used = at.directory.slots;
     unsigned slot = 0;
-    while (std::find(used.begin(), used.end(), slot) != used.end()) ++slot;
+    while (std::ranges::find(used, slot) != used.end()) ++slot;
     NodeRecord r = NodeRecord::of(request_);
     r.slot = new_slot = slot;
     ops.push_back({Op::Kind::set, p.node, r.text()});  // the next waiter watches these data

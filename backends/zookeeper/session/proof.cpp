@@ -24,8 +24,8 @@ void Proof::note_answer(Deadline sent, Deadline answered) {
   if (sent - answers_.back().sent >= timeout_ / 64) answers_.push_back({sent, answered});
   // Of the replies that are half a tick old, later requests need only the newest.
   const Deadline before = sent - half_tick(timeout_, tick_);
-  const auto old = std::find_if(answers_.begin(), answers_.end(),
-                                [&](const Answered& j) { return j.answered > before; });
+  const auto old =
+      std::ranges::find_if(answers_, [&](const Answered& j) { return j.answered > before; });
   if (old - answers_.begin() > 1) answers_.erase(answers_.begin(), old - 1);
 }
 
@@ -34,8 +34,8 @@ void Proof::note(Deadline touch) noexcept { until_ = std::max(until_, lease_end(
 void Proof::committed(Deadline sent, Deadline answered) {
   if (timeout_ == Duration{} || sent < attached_.answered) return;
   note(attached_.sent);
-  const auto later_ones = std::find_if(waiting_.begin(), waiting_.end(),
-                                       [&](const Answered& i) { return i.answered > sent; });
+  const auto later_ones =
+      std::ranges::find_if(waiting_, [&](const Answered& i) { return i.answered > sent; });
   if (later_ones != waiting_.begin()) {
     note((later_ones - 1)->sent);
     waiting_.erase(waiting_.begin(), later_ones - 1);

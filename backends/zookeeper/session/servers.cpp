@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <algorithm>
+#include "core/text.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::zookeeper {
@@ -37,7 +38,7 @@ std::optional<Result<std::string>> Servers::answer() {
     if (!*found && !error) error = found->error();
     if (*found)
       for (const Address& a : **found)
-        known += fmt::format("{}{}:{}", known.empty() ? "" : ",", a.text(), port_of(a));
+        add_part(known, fmt::format("{}:{}", a.text(), port_of(a)), ",");
   }
   const Deadline now = Clock::now();
   if (!known.empty() && !first_) first_ = now;

@@ -277,7 +277,7 @@ void Session::drop() {
 
 bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
   const auto done = [&] {
-    return std::all_of(calls.begin(), calls.end(), [](const Call* c) { return c->done(); });
+    return std::ranges::all_of(calls, [](const Call* c) { return c->done(); });
   };
   while (!done()) {
     if (left()) break;

@@ -34,7 +34,7 @@ Counters SessionBackend::counters() const noexcept {
 
 SessionSlot& SessionBackend::line(const std::optional<Owner>& owner, Duration ttl,
                                   Duration lock_delay) {
-  const auto at = std::find_if(lines_.begin(), lines_.end(), [&](const SessionSlot& l) {
+  const auto at = std::ranges::find_if(lines_, [&](const SessionSlot& l) {
     return l.owner == owner && (owner || (l.ttl == ttl && l.lock_delay == lock_delay));
   });
   return at != lines_.end() ? *at
@@ -46,7 +46,7 @@ SessionSlot& SessionBackend::line(const std::optional<Owner>& owner, Duration tt
 void SessionBackend::end_session(SessionSlot& l) {
   if (!l.session) return;
   const auto on = [&](const QueueNode& p) { return p.line == &l && lives(p) && !p.node.empty(); };
-  const bool holds = std::any_of(places_.begin(), places_.end(), [&](const QueueNode& p) {
+  const bool holds = std::ranges::any_of(places_, [&](const QueueNode& p) {
     return on(p) && p.granted() && (!p.given_up || p.lock_delay > Duration{});
   });
   l.session->keep(holds || l.resumed);
@@ -102,7 +102,7 @@ Result<SessionSlot*> SessionBackend::line_for(const Request& r, Deadline until, 
 }
 
 Result<Session*> SessionBackend::reader() {
-  const auto at = std::find_if(lines_.begin(), lines_.end(), [](const SessionSlot& l) {
+  const auto at = std::ranges::find_if(lines_, [](const SessionSlot& l) {
     return !l.owner && l.session && l.session->state() != Session::State::expired;
   });
   SessionSlot& l = at != lines_.end() ? *at : line(std::nullopt, reading_timeout, Duration{});
@@ -262,8 +262,8 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
   const auto over = [&](bool removed) {
     const bool by_us = removed || p->node_state == NodeState::releasing;
     forget(*p);
-    const bool empty = std::none_of(places_.begin(), places_.end(),
-                                    [&](const QueueNode& other) { return other.line == &l; });
+    const bool empty =
+        std::ranges::none_of(places_, [&](const QueueNode& other) { return other.line == &l; });
     if (l.owner && empty && !l.resumed) close(l);
     return by_us ? Released::yes : Released::was_not_held;
   };
@@ -306,7 +306,7 @@ Session::Call SessionBackend::remove(Session& s, const std::vector<Op>& ops) {
 Result<Validity> SessionBackend::check(const Key& key, const GrantId& id) {
   TRY(held, holders(key));
   const auto* owner = std::get_if<Owner>(&id);
-  const bool found = std::any_of(held.begin(), held.end(), [&](const Contender& h) {
+  const bool found = std::ranges::any_of(held, [&](const Contender& h) {
     return owner ? is_of(h, *owner) : h.stat.token() == std::get<FencingToken>(id);
   });
   return found ? Validity::valid : Validity::stale;

@@ -130,10 +130,9 @@ void servers(const Options& o, Findings& found) {
     const std::string srvr = query(server, "srvr"), mode = field(srvr, "Mode", ": ");
     all = all && !srvr.empty();
     some = some || !mode.empty();
-    modes += fmt::format("{}{} {}", modes.empty() ? "" : ", ", one,
-                         !mode.empty()  ? mode
-                         : srvr.empty() ? "silent"
-                                        : "mode unknown");
+    add_part(modes, one + (!mode.empty()  ? " " + mode
+                           : srvr.empty() ? " silent"
+                                          : " mode unknown"));
     if (const std::string version = field(srvr, "Zookeeper version", ": "); !version.empty())
       found.add("version of " + one, version, good_if(!old(version), Level::bad),
                 "3.5 or newer is needed");
@@ -204,7 +203,7 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
   TRY_VOID(done(s, "read the ACL", {&acl}, op_deadline()));
   const std::vector<std::string>& rights = acl.reply().names;
   if (acl.reply().rc == ZOK) {
-    const bool open = std::any_of(rights.begin(), rights.end(), [](const std::string& one) {
+    const bool open = std::ranges::any_of(rights, [](const std::string& one) {
       return one.starts_with("world:anyone ") && !one.ends_with(" 1");
     });
     found.add("ACL of " + directory, fmt::format("{}", fmt::join(rights, ", ")),

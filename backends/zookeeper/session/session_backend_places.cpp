@@ -9,9 +9,8 @@
 namespace dlock::zookeeper {
 
 QueueNode* SessionBackend::find_place(const Key& key, const Owner& owner) {
-  const auto at = std::find_if(places_.begin(), places_.end(), [&](const QueueNode& p) {
-    return p.key == key && p.owner == owner;
-  });
+  const auto at = std::ranges::find_if(
+      places_, [&](const QueueNode& p) { return p.key == key && p.owner == owner; });
   return at == places_.end() ? nullptr : &*at;
 }
 
@@ -54,7 +53,7 @@ Result<void> SessionBackend::done(Session& s, std::string_view what,
                                   std::initializer_list<const Session::Call*> calls,
                                   Deadline until) {
   if (!s.finish(calls, until)) return fail(no_answer(what, options_.where));
-  const bool denied = std::any_of(calls.begin(), calls.end(), [](const Session::Call* c) {
+  const bool denied = std::ranges::any_of(calls, [](const Session::Call* c) {
     return c->reply().rc == ZNOAUTH || c->reply().rc == ZAUTHFAILED;
   });
   if (!denied || !read_auth_again(options_)) return {};
@@ -70,7 +69,7 @@ Result<Reply> SessionBackend::answer(Session& s, std::string_view what, Session:
                                      Deadline until, std::initializer_list<int> also) {
   TRY_VOID(done(s, what, {&call}, until));
   const Reply& r = call.reply();
-  if (r.rc != ZOK && std::find(also.begin(), also.end(), r.rc) == also.end())
+  if (r.rc != ZOK && std::ranges::find(also, r.rc) == also.end())
     return fail(server_error(options_, what, r.rc));
   return r;
 }
@@ -98,8 +97,8 @@ Result<void> SessionBackend::make_directory(Session& s, const std::string& path,
 
 Result<bool> SessionBackend::settle(const Key& key) {
   for (bool any = false;; any = true) {
-    const auto at = std::find_if(places_.begin(), places_.end(),
-                                 [&](const QueueNode& p) { return p.given_up && p.key == key; });
+    const auto at = std::ranges::find_if(
+        places_, [&](const QueueNode& p) { return p.given_up && p.key == key; });
     if (at == places_.end()) return any;
     if (at->granted()) {
       const Lease owed{at->key, at->owner};

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 #include <algorithm>
+#include <functional>
 #include "cli/command.hpp"
 #include "cli/inspect/key_state.hpp"
 #include "cli/inspect/output.hpp"
@@ -70,8 +71,7 @@ void keep_wanted(const InspectOptions& o, std::vector<KeyView>& keys) {
     const HolderView& h = k.holders.front();
     return h.held(now).value_or(age(h.who).value_or(Duration{})).count();
   };
-  std::stable_sort(keys.begin(), keys.end(),
-                   [&](const KeyView& a, const KeyView& b) { return weight(a) > weight(b); });
+  std::ranges::stable_sort(keys, std::greater{}, weight);
 }
 
 // Finds the keys. The operand is a pattern only if no key has it as its name.
@@ -130,7 +130,7 @@ Result<run::Outcome> once(const InspectOptions& o, const OpenStore& opened, cons
   const auto found = find(o, opened, trace);
   if (!found) return unknown(o, opened, columns, found.error());
   if (!o.check) TRY_VOID(print(shown(o, opened, columns, *found)));
-  else if (std::any_of(found->keys.begin(), found->keys.end(), is_taken)) return ended(status_busy);
+  else if (std::ranges::any_of(found->keys, is_taken)) return ended(status_busy);
   if (found->unknown_reason.empty()) return ended(status_ok);
   return fail(Errc::unavailable, "{}: {}", printable(o.operand.value_or("inspect")),
               found->unknown_reason);

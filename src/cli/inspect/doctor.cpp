@@ -20,8 +20,7 @@ constexpr struct {
     {"ok     ", "good"}, {"warning", "warning"}, {"BAD    ", "bad"}, {"?      ", "unknown"}};
 
 auto count(const std::vector<Finding>& found, Level level) {
-  return std::count_if(found.begin(), found.end(),
-                       [&](const Finding& f) { return f.level == level; });
+  return std::ranges::count(found, level, &Finding::level);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
+#include "core/text.hpp"
 #include "job/process.hpp"
 
 namespace dlock::cli {
@@ -12,7 +13,7 @@ bool in_force(const HolderView& h) noexcept { return !h.ended(); }
 
 template <class Predicate>
 bool any(const KeyView& k, Predicate is) {
-  return std::any_of(k.holders.begin(), k.holders.end(), is);
+  return std::ranges::any_of(k.holders, is);
 }
 
 // Returns each limit that a holder or waiter asked for, with the name of one such contender.
@@ -78,9 +79,8 @@ std::string why_irrevocable(const KeyView& k, const HolderView& h) {
 }
 
 const HolderView* removable(const KeyView& k) {
-  const auto found = std::find_if(k.holders.begin(), k.holders.end(), [](const HolderView& h) {
-    return in_force(h) && h.stays_because.empty();
-  });
+  const auto found = std::ranges::find_if(
+      k.holders, [](const HolderView& h) { return in_force(h) && h.stays_because.empty(); });
   return found == k.holders.end() ? nullptr : &*found;
 }
 
@@ -90,7 +90,7 @@ std::string force_options(const HolderView& h) {
 }
 
 std::size_t holding(const KeyView& k) noexcept {
-  return static_cast<std::size_t>(std::count_if(k.holders.begin(), k.holders.end(), in_force));
+  return static_cast<std::size_t>(std::ranges::count_if(k.holders, in_force));
 }
 
 std::string permits(const KeyView& k) {
@@ -106,16 +106,14 @@ void note_limits(KeyView& k) {
   const auto all = limits(k);
   if (all.size() > 1) {
     std::string each;
-    for (const auto& [limit, who] : all)
-      each += fmt::format("{}{} by {}", each.empty() ? "" : ", ", limit, who);
+    for (const auto& [limit, who] : all) add_part(each, fmt::format("{} by {}", limit, who));
     k.notes.push_back(fmt::format(
         "the limits differ ({}): each counts all holders against its own; use the same everywhere",
         each));
   }
   const bool beside =
       any(k, [](const HolderView& h) { return h.mode == Mode::shared && in_force(h); }) ||
-      std::any_of(k.waiters.begin(), k.waiters.end(),
-                  [](const WaiterView& w) { return w.mode == Mode::shared; });
+      std::ranges::any_of(k.waiters, [](const WaiterView& w) { return w.mode == Mode::shared; });
   if (beside && !all.empty())
     k.notes.push_back("a --shared lock beside --limit counts as one of the permits");
 }

@@ -37,7 +37,7 @@ std::string token(const KeyView& k, bool) {
 
 std::string notes(const KeyView& k, bool) {
   std::string text;
-  for (const std::string& n : k.notes) text += (text.empty() ? "" : "; ") + printable(n);
+  for (const std::string& n : k.notes) add_part(text, printable(n), "; ");
   return text;
 }
 
@@ -150,7 +150,7 @@ std::string printed(std::vector<Row> rows, const Columns& columns, const Inspect
 
 const Column* find(std::string_view name) {
   const auto is = [&](const Column& c) { return lower(c.name) == lower(name); };
-  const auto found = std::find_if(std::begin(all_columns), std::end(all_columns), is);
+  const auto found = std::ranges::find_if(all_columns, is);
   return found == std::end(all_columns) ? nullptr : found;
 }
 
@@ -169,13 +169,11 @@ Result<Columns> choose_columns(const InspectOptions& o) {
     const Column* c = find(name);
     if (!c) {
       std::string all;
-      for (const Column& known : all_columns)
-        all += fmt::format("{}{}", all.empty() ? "" : ", ", known.name);
-      return fail(
-          error_code_of(o, "columns"),
-          fmt::format("{}: {} is not a column: {}", display_name(o, "columns"), quoted(name), all));
+      for (const Column& known : all_columns) add_part(all, known.name);
+      return fail(error_code_of(o, "columns"), "{}: {} is not a column: {}",
+                  display_name(o, "columns"), quoted(name), all);
     }
-    if (std::find(chosen.begin(), chosen.end(), c) == chosen.end()) chosen.push_back(c);
+    if (std::ranges::find(chosen, c) == chosen.end()) chosen.push_back(c);
     if (name.size() == names.size()) break;
     names.remove_prefix(name.size() + 1);
   }

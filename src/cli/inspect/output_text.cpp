@@ -157,8 +157,7 @@ void add_ways_to_end(Sheet& sheet, const KeyView& k, const OpenStore& opened) {
   const auto listening = [&](const HolderView& one) {
     return !one.vanished && why_irrevocable(k, one).empty();
   };
-  if (opened.store.traits->revokes && !h.revoked &&
-      std::any_of(k.holders.begin(), k.holders.end(), listening))
+  if (opened.store.traits->revokes && !h.revoked && std::ranges::any_of(k.holders, listening))
     sheet.line("revoke", "{} --revoke --wait 1m{}", release,
                holding(k) > 1 ? fmt::format(" # asks all {} holders", holding(k)) : "");
   if (!h.vanished && run::find_process(h.who) == run::Presence::lives)

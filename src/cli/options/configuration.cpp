@@ -108,8 +108,7 @@ Result<std::vector<Entry>> parse_toml(std::string_view text, std::string_view pa
     document.erase("profile");
   }
   TRY_VOID(add(lines, document, {}, path));
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const Entry& a, const Entry& b) { return a.number < b.number; });
+  std::ranges::stable_sort(lines, {}, &Entry::number);
   return lines;
 }
 
@@ -142,7 +141,7 @@ Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& fil
   }
   for (Entry& e : entries) {
     if (!is_secret(e.name)) continue;
-    const auto own = std::find_if(entries.begin(), entries.end(), [&](const Entry& other) {
+    const auto own = std::ranges::find_if(entries, [&](const Entry& other) {
       return other.layer == e.layer && other.name == "backend";
     });
     if (own == entries.end())
@@ -153,8 +152,7 @@ Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& fil
   if (!known)
     return fail(Errc::config, "--profile: no configuration file has [profile.{}]",
                 printable(profile));
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry& a, const Entry& b) { return a.layer < b.layer; });
+  std::ranges::stable_sort(entries, {}, &Entry::layer);
   return entries;
 }
 

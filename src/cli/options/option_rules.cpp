@@ -100,7 +100,7 @@ Result<void> writable_descriptor(const Options& o, std::string_view a, std::stri
   const std::string why = flags < 0
                               ? fmt::format("'{}' is not an open descriptor", o.status_fd)
                               : fmt::format("descriptor {} is not open for writing", o.status_fd);
-  return fail(error_code_of(o, a), fmt::format("{}: {}", display_name(o, a), why));
+  return fail(error_code_of(o, a), "{}: {}", display_name(o, a), why);
 }
 
 Result<void> busy_is_failure(const Options& o, std::string_view a, std::string_view b) {

@@ -29,7 +29,7 @@ Result<void> limit(Options& o, std::string_view value) {
 constexpr std::size_t most_keys = 64;  // more would not fit into the guard's start message
 
 Result<void> key(Options& o, std::string_view value) {
-  if (std::find(o.keys.begin(), o.keys.end(), value) != o.keys.end())
+  if (std::ranges::find(o.keys, value) != o.keys.end())
     return fail(Errc::usage, "{} twice", quoted(value));
   if (o.keys.size() == most_keys) return fail(Errc::usage, "at most {} keys", most_keys);
   o.keys.push_back(value);
@@ -146,7 +146,7 @@ std::string all_scenarios() {
 Result<void> bench_scenarios(Options& o, std::string_view value) {
   auto& chosen = o.scenarios;
   const auto choose = [&](bench::Scenario s) {
-    if (std::find(chosen.begin(), chosen.end(), s) == chosen.end()) chosen.push_back(s);
+    if (std::ranges::find(chosen, s) == chosen.end()) chosen.push_back(s);
   };
   for (;;) {
     const std::string_view name = value.substr(0, value.find(','));

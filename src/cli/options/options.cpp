@@ -28,7 +28,7 @@ bool decided(const Options& to, const Given& by) {
   const auto outweighs = [&](const Given& g) {
     return g.source != by.source ? g.source < by.source : g.layer < by.layer;
   };
-  return std::any_of(to.values.begin(), to.values.end(), [&](const Given& g) {
+  return std::ranges::any_of(to.values, [&](const Given& g) {
     const Choice choice = by.option->choice;
     return outweighs(g) && (g.option == by.option ||
                             (choice != Choice::none && g.option->choice == choice && !g.off));
@@ -49,7 +49,7 @@ Result<void> set_from(Options& to, Given given) {
 
 bool of_an_option(std::string_view variable) {
   const auto table = option_table();
-  return std::any_of(table.begin(), table.end(), [&](const Option& o) {
+  return std::ranges::any_of(table, [&](const Option& o) {
     return o.has_variable && environment_name(o.name) == variable;
   });
 }
@@ -72,14 +72,14 @@ bool is_unknown(const Variable& v) {
   const bool of_kubernetes = v.name.ends_with("_SERVICE_HOST") ||
                              v.name.find("_PORT") != v.name.npos || v.value.starts_with("tcp://");
   return !of_kubernetes && !rest.starts_with("TEST_") &&
-         std::find(std::begin(own), std::end(own), rest) == std::end(own) && !of_an_option(v.name);
+         std::ranges::find(own, rest) == std::end(own) && !of_an_option(v.name);
 }
 
 // Returns whether only the command line can set this option.
 bool is_fixed(const Variable& v) {
   const auto table = option_table();
-  return std::any_of(table.begin(), table.end(),
-                     [&](const Option& o) { return environment_name(o.name) == v.name; });
+  return std::ranges::any_of(table,
+                             [&](const Option& o) { return environment_name(o.name) == v.name; });
 }
 
 // Returns the environment's variables that begin with DLOCK_.
@@ -99,8 +99,7 @@ Result<void> from_environment(Options& to) {
   for (const Option& o : option_table()) {
     if (!reads(o, to.verb)) continue;
     const std::string name = environment_name(o.name);
-    const auto set =
-        std::find_if(all.begin(), all.end(), [&](const Variable& v) { return v.name == name; });
+    const auto set = std::ranges::find(all, name, &Variable::name);
     if (set == all.end() || decided(to, {&o, set->value, Source::environment})) continue;
     // A variable that is set but empty is an error, because it must not lead to another store than
     // intended.
@@ -180,8 +179,8 @@ std::string unknown_variables() {
   std::string text;
   for (const Variable& v : variables())
     if (is_unknown(v))
-      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", printable(v.name),
-                          is_fixed(v) ? "cannot be set by a variable" : "no option has this name");
+      add_part(text, printable(v.name) + (is_fixed(v) ? " (cannot be set by a variable)"
+                                                      : " (no option has this name)"));
   return text;
 }
 

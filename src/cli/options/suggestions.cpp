@@ -68,7 +68,7 @@ Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::s
     for (const VerbInfo& v : verbs())
       if (const Option* own = find_option(elsewhere->name, bit(v.verb));
           own && has_value(*own) == has_value(*elsewhere))
-        owners += fmt::format("{}{}", owners.empty() ? "" : ", ", v.name);
+        add_part(owners, v.name);
     return {Errc::usage, fmt::format("{} is an option of {}, not of {}", shown, owners, name)};
   }
   const std::string also = hint.empty() ? "" : fmt::format("; did you mean {}?", hint);
@@ -81,8 +81,7 @@ Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::s
 std::string_view nearest(std::string_view wrong, std::span<const std::string_view> names) {
   if (wrong.size() < 2 || wrong.size() > longest_name) return {};
   const auto begun = [&](std::string_view name) { return name.starts_with(wrong); };
-  if (std::count_if(names.begin(), names.end(), begun) == 1)
-    return *std::find_if(names.begin(), names.end(), begun);
+  if (std::ranges::count_if(names, begun) == 1) return *std::ranges::find_if(names, begun);
 
   std::string_view best;
   // A short word resembles every name, so it must have fewer mistakes.
@@ -145,13 +144,10 @@ std::string proposed_url(std::string_view text) {
   const auto colon = text.rfind(':');
   if (colon == text.npos || colon == 0) return {};
   const std::string_view host = text.substr(0, colon), port = text.substr(colon + 1);
-  const auto of_a_name = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '-';
-  };
+  const auto of_a_name = [](char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '-'; };
   const bool bracketed =
       host.front() == '[' && host.find_first_not_of("[]0123456789abcdefABCDEF:.") == host.npos;
-  if (!bracketed && !std::all_of(host.begin(), host.end(), of_a_name)) return {};
+  if (!bracketed && !std::ranges::all_of(host, of_a_name)) return {};
   for (const auto& [usual, scheme] : services)
     if (port == usual) return fmt::format("{}://{}", scheme, text);
   return {};

@@ -49,7 +49,7 @@ template <auto Field>
 Result<void> added_text(Options& o, std::string_view value) {
   auto& all = o.*Field;
   if (value.empty()) return fail(Errc::usage, "must not be empty");
-  if (std::find(all.begin(), all.end(), value) != all.end())
+  if (std::ranges::find(all, value) != all.end())
     return fail(Errc::usage, "{} twice", quoted(value));
   all.push_back(value);
   return {};

@@ -193,8 +193,8 @@ std::string general_help() {
 
 std::string verb_help(Verb v) {
   const VerbInfo& i = info(v);
-  const auto count = std::count_if(option_table().begin(), option_table().end(),
-                                   [&](const Option& o) { return belongs(o, v); });
+  const auto count =
+      std::ranges::count_if(option_table(), [&](const Option& o) { return belongs(o, v); });
   return fmt::format(
       "usage: dlock {} {}\n\n{}{}\n{}\nExample:\n  {}\n\ndlock {} --help=all lists all {} options "
       "and their variables.\n",
