@@ -10,6 +10,8 @@ namespace dlock::mysql {
 
 namespace {
 
+constexpr std::chrono::seconds longest_wait{60};  // then the server ends the wait
+
 Rows rows_of(const Options& o) {
   if (o.table.empty()) return {"dlock_row", "name"};
   Rows r{o.table, o.key_column, {}, true};
@@ -56,8 +58,8 @@ Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, 
 }
 
 Result<void> ForUpdateBackend::set_up(Connection& c, const std::string& name, Deadline until) {
-  // The timeout is longer than our waits, so a wait ends by KILL QUERY or by a grant.
-  TRY_VOID(c.query("connect", "SET SESSION innodb_lock_wait_timeout=60", until));
+  TRY_VOID(
+      c.query("connect", until, "SET SESSION innodb_lock_wait_timeout={}", longest_wait.count()));
   if (const std::string& table = client_.options().table; !table.empty()) {
     TRY(engine, c.query("look at the table", engine_of(table), until));
     if (engine.text(1) == "NO")
@@ -113,7 +115,7 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
 Result<Duration> ForUpdateBackend::send_wait(Connection& c, const Request& r) {
   TRY_VOID(c.query("acquire", "START TRANSACTION", client_.usual_deadline()));
   TRY_VOID(c.send("wait", fmt::format("SELECT 1 FROM {} FOR UPDATE", row(name_of(r.key)))));
-  return Duration{10'000'000};
+  return longest_wait;
 }
 bool ForUpdateBackend::was_granted(const SqlRows& a) const { return !a.rows.empty(); }
 

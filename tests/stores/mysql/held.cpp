@@ -121,6 +121,20 @@ TEST_CASE("a proxy that shares connections") {
   CHECK(seen.notes == std::vector<std::string>{"wake=poll: waiters poll"});
 }
 
+// Another session would leave the wait of the first one in the server, for up to a minute.
+TEST_CASE("for-update: a waiter keeps its session for as long as the server lets it wait") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), patient(), "for-update"),
+             b = open_mysql(db.url(), quick(3s, 60s), "for-update");
+  const Lease held = acquire_or_fail(*a, request(key("k"), 60s));
+  auto w = waiter(*b, request(key("k"), 60s));
+  const auto answer = w->poll(16s);
+  REQUIRE(answer);
+  CHECK(std::holds_alternative<Waiting>(*answer));
+  release_or_fail(*a, held);
+  granted_within(*w);
+}
+
 TEST_CASE("insert: a foreign row stays, except with ?stale_after=") {
   Database db{server()};
   const auto b = open_mysql(db.url(), patient(), "insert");
