@@ -22,13 +22,13 @@ class RedisBackend : public Backend {
 
   Client& client() noexcept { return *client_; }
   std::uint64_t wakeups = 0;
-  // Whether this Backend has granted a lease. Then renewals skip within_grace(), which must never
-  // end a held lease.
+  // Whether this Backend has granted a lease. If so, renewals skip within_grace(), whose error must
+  // never end a held lease.
   bool has_granted = false;
 
   // Releases the grant of a waiter, because too few replicas have it. The release stays in `owed`
-  // until a reply to it comes. The release may arrive late, so the request gets another owner, and
-  // nothing more is acquired under the old owner. Returns the error for the acquire.
+  // until a reply to it comes. The release may arrive late. So undo() puts another owner into the
+  // Request, and nothing more is acquired under the old owner. Returns the error for the acquire.
   Error undo(const Lease&, std::int64_t copies, Request&, std::optional<Lease>& owed);
   // Repeats the release that is owed. Errc::unavailable: it is still owed.
   Result<void> settle(std::optional<Lease>& owed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The base of recipes of a database that share locks with other programs. The lock has the name
+// The base of database recipes that share their locks with other programs. The lock has the name
 // that the other programs use. Beside the lock, dlock has its own record, a row with the holder and
 // the newest token. The record decides only the next token; the lock decides who holds.
 #pragma once

@@ -265,8 +265,8 @@ std::string dotted(const std::vector<std::string>& parts) {
   return text;
 }
 
-// Returns when, where and on what the figures were measured, because without that they soon mean
-// nothing.
+// Returns when, where and on what the figures were measured, because figures without these facts
+// soon mean nothing.
 std::string circumstances(const Plan& p, const Report& r, std::string_view version) {
   const Host& h = r.host;
   const std::vector<std::pair<std::string_view, std::string>> facts{

@@ -26,8 +26,8 @@ std::vector<HolderView> holders_in(const View& view) {
   return view && *view ? (*view)->holders : std::vector<HolderView>{};
 }
 
-// Returns whether the store did not reply. Then dlock sends no second request, which would take as
-// long again. Any other error, such as an unreadable record, does not prevent the removal.
+// Returns whether the store did not reply. If so, dlock sends no second request, which would take
+// as long again. Any other error, such as an unreadable record, does not prevent the removal.
 bool unanswered(const View& view) { return !view && retryable(view.error().code); }
 
 // ---- --force -----------------------------------------------------------------------------------
@@ -129,7 +129,8 @@ std::string still_holds(const HolderView& h, const Key& key, Duration waited) {
 
 // Waits until no revoked holder has the key. `revoked`: the holders before the request. If a
 // revoked holder still has the key when the time is over, the status is 75. It is 69 if the last
-// request got no reply, or if there is no such holder but the store has lost a grant meanwhile.
+// request got no reply, or if no revoked holder has the key but the store has lost a grant
+// meanwhile.
 Result<run::Outcome> wait_for_end(const ReleaseOptions& o, const OpenStore& opened, const Key& key,
                                   std::vector<FencingToken> revoked, Deadline began,
                                   run::WaitLine& line) {

@@ -27,9 +27,9 @@ Result<void> check_recipe(const TakingOptions& o, const Traits& t, const Request
               refused->why);
 }
 
-// If one session must last for ttl and lock-delay together, a long lock-delay leaves too small a
-// part of the ttl for which dlock can prove that it holds the lock. The message names the longest
-// lock-delay that fits, to a hundredth of a second.
+// If one session must last for ttl and lock-delay together, a long lock-delay shortens the part of
+// the ttl for which dlock can prove that it holds the lock. If that part is too short, this is an
+// error. The message names the longest lock-delay that fits, to a hundredth of a second.
 Result<void> check_lock_delay(const TakingOptions& o, const Store& store,
                               const run::TimingOptions& options) {
   const auto fits = [&](Duration delay) {
@@ -52,7 +52,8 @@ Result<void> check_lock_delay(const TakingOptions& o, const Store& store,
 }
 
 // Computes the times and checks them. For a detached lease it checks only that the ttl is not too
-// short. Only `dlock renew` renews such a lease, so the start rule does not apply.
+// short. Only `dlock renew` renews such a lease, so neither renewals nor a kill have to fit into
+// the ttl.
 Result<run::Timing> resolve_timing(const TakingOptions& o, const Store& store, Keeping keeping) {
   const Traits& t = *store.traits;
   const bool detached = keeping == Keeping::nobody;

@@ -18,7 +18,8 @@ struct Kind {
 };
 constexpr Kind kinds[] = {{"password-file", &Access::no_password},
                           {"auth-file", &Access::no_auth},
-                          // Only a URL item and a variable set it, so there is no option.
+                          // The sentinels' password comes from a URL item or a variable, so it has
+                          // no option.
                           {"", &Access::no_sentinels},
                           {"tls-ca", &Access::no_tls},
                           {"tls-cert", &Access::no_tls},

@@ -2,8 +2,8 @@
 // Decides which passwords, credentials and TLS files a backend gets.
 //
 // Secrets of flags and variables are for the backend in use. Secrets of a table in a configuration
-// file are for the server that the same table names, wherever the backend in use was named. No
-// other server ever gets them.
+// file are for the server that the same table names. It does not matter where the backend in use
+// was named. No other server ever gets them.
 #pragma once
 #include <span>
 #include <string>

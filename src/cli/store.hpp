@@ -43,8 +43,9 @@ struct OpenStore {
 };
 Result<OpenStore> open_store(const StoreOptions&);
 
-// Returns the options, of this command line or of the environment, that say which store is meant
-// and how to reach it, each after a space. They contain the names of secret files, but no secrets.
+// Returns the options that name the store and say how to reach it, each after a space. They come
+// from this command line or from the environment. They contain the names of secret files, but no
+// secrets.
 std::string store_options(const StoreOptions&);
 
 // Returns the place of the locks, for comparison with the place of another dlock: the URL with its

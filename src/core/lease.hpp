@@ -37,7 +37,7 @@ struct Lease {
   FencingToken token = 0;
   unsigned slot = 0;  // 0..limit-1 for a permit
   Deadline deadline = no_deadline;
-  // The lock lasts while this process lives, or another process to which this one gave `hold_fd`.
+  // The lock lasts while this process lives, or another process that got `hold_fd` from it.
   bool attached = false;
   // What another process needs, in addition to the owner, to renew or release a detached lease. It
   // is a secret, and part of the handle.

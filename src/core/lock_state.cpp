@@ -9,8 +9,8 @@ namespace {
 // Counts the contenders that hold at the same time, or would hold.
 struct Tally {
   std::size_t count = 0;
-  // The smallest limit of the waiters that were let in. If a later waiter runs, too, they must
-  // still be able to hold.
+  // The smallest limit of the waiters that were let in. If a later waiter runs, too, those waiters
+  // must still be able to hold.
   std::size_t room = SIZE_MAX;
   bool exclusive = false;
 

@@ -41,7 +41,7 @@ constexpr long late_ms = 100;     // after this time the guard's first thread is
 constexpr long longest_ms = 100;  // the longest pause between two kills of the tree
 
 // Waits until a descriptor is ready or the time is over; `ms` < 0: for ever. The asm hides the
-// value of `ms`: a compiler that knew it would put constants on another page.
+// value of `ms` from the compiler, which could otherwise put constants on another page.
 [[gnu::section("dlock_resident")]] long wait(pollfd* p, long count, long ms) {
   asm volatile("" : "+r"(ms));
   const timespec t{ms / 1000, ms % 1000 * 1'000'000};
@@ -101,9 +101,9 @@ constexpr long longest_ms = 100;  // the longest pause between two kills of the 
   }
 }
 
-// Handles SIGBUS: the disk failed instead of hanging, and the code that the guard's first thread
-// was about to run cannot be read. The default action would end the guard while the tree lives. So
-// this handler kills and reaps the tree before it ends the guard.
+// Handles SIGBUS, which comes if the disk fails instead of hanging: the code that the guard's first
+// thread was about to run cannot be read. The default action would end the guard while the tree
+// lives. So this handler kills and reaps the tree before it ends the guard.
 [[gnu::section("dlock_resident")]] void on_bus_error(int, siginfo_t* info, void*) {
   if (info->si_code <= 0) return;  // a process sent the signal
   if (raw_call(SYS_getpid, 0, 0, 0, 0, 0) == watched.guard) {
@@ -164,8 +164,8 @@ FailedCall Backstop::start() {
   return {};
 }
 
-// When one of the two descriptors is ready, the thread waits 100 ms and then polls both again. With
-// fd = -1 this second poll finds neither of them ready, so the thread does not kill.
+// When one of the two descriptors is ready, the thread waits 100 ms and then polls both again.
+// poll(2) ignores fd -1: the second poll finds neither of them ready, so the thread does not kill.
 void Backstop::stand_down() {
   for (pollfd& p : watched.both) p.fd = -1;
   watched.guard = 0;

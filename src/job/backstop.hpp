@@ -13,14 +13,14 @@ namespace dlock::run {
 //
 // The thread acts 100 ms after dlock died or the time to kill passed, unless by then the guard has
 // exited or moved the time to kill. 100 ms is a fifth of the shortest margin that a lease leaves
-// for the kill (timing.hpp). From then on it kills the children of the guard, again and again,
-// until the guard exits. When a child dies, the guard inherits that child's children. So the whole
-// tree dies, one generation after the other. The thread reaps nothing: only the first thread proves
-// by waitpid that the tree is dead, and the first thread holds the locks until then.
+// for the kill (timing.hpp). Once the thread acts, it kills the children of the guard, again and
+// again, until the guard exits. When a child dies, the guard inherits that child's children. So the
+// whole tree dies, one generation after the other. The thread reaps nothing: only the first thread
+// proves by waitpid that the tree is dead, and the first thread holds the locks until then.
 //
-// If a guard was stopped for longer than the lease, and dlock renewed the lease meanwhile, the
-// guard has 100 ms, when it goes on, to read dlock's message about the renewal. If the guard takes
-// longer, the job is killed although the lock is held.
+// Suppose that a guard was stopped for longer than the lease, and that dlock renewed the lease
+// meanwhile. When the guard continues, it has 100 ms to read dlock's message about the renewal. If
+// the guard takes longer, the job is killed although the lock is held.
 //
 // If the disk fails instead of hanging, the first thread gets SIGBUS. Its handler is part of the
 // locked code: it kills and reaps the tree in the first thread, and then ends the guard.

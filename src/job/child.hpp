@@ -30,8 +30,8 @@ struct Child {
   const char* const* files;
   char* const* words;
   // The arguments of the shell, which the child executes for a file that is no program and has no
-  // #! line. The child sets the second argument, because only the child knows which of `files` this
-  // is.
+  // #! line. The child sets the second argument, because only the child knows which of `files` it
+  // is executing.
   const char** script;
 
  private:

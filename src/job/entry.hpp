@@ -48,8 +48,8 @@ class Entry {
   // it. The substitute is close-on-exec, so the job finds the descriptor closed.
   Entry();
 
-  // Opens a reader for the signals that dlock handles. These are all signals except those that
-  // report a fault of our own, SIGPIPE, which stays blocked, and SIGCHLD. As PID 1, dlock handles
+  // Opens a reader for the signals that dlock handles. These are all signals except SIGCHLD,
+  // SIGPIPE (it stays blocked) and those that report a fault of our own. As PID 1, dlock handles
   // SIGCHLD, too, because PID 1 inherits foreign orphans.
   IncomingSignals open_signals() const { return IncomingSignals(handled_); }
 
@@ -64,8 +64,8 @@ class Entry {
 
   // Closes inherited descriptors except `keep`; 0, 1 and 2 become /dev/null. So the reader of a
   // pipe gets end of file when the job closes the pipe, and not only when dlock and its guard exit.
-  // A descriptor that has become close-on-exec since the start belongs to dlock, such as the
-  // descriptor of --status, and stays open.
+  // A descriptor that has become close-on-exec since the start, such as that of --status, belongs
+  // to dlock and stays open.
   void close_inherited(int keep = -1) const;
 
  private:

@@ -40,7 +40,7 @@ struct JobStopped {
   bool orphaned;
 };
 struct JobContinued {};
-// The program ended, but descendants still live. left: some of these descendants, all children of
+// The program ended, but descendants still live. left: some of these descendants, each a child of
 // the guard; 0 ends a shorter list.
 struct JobExited {
   int status;
@@ -53,8 +53,8 @@ struct Expired {};
 // The guard has begun to kill the tree.
 struct Killing {};
 // waitpid returned ECHILD: no member of the job is left, and the guard exits. status: the job's
-// status, or -1 if there was no job. expired: whether the guard reported Expired, in case that
-// message was lost.
+// status, or -1 if there was no job. expired: whether the guard reported Expired; repeated here in
+// case that message was lost.
 struct TreeDead {
   int status;
   bool expired;

@@ -33,8 +33,8 @@ void Guard::run() {
     if (!good && !failed_) failed_ = {call, errno};
   };
   must(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "prctl");
-  // When dlock dies, the kernel then continues a stopped guard. No other process would end the
-  // tree.
+  // With this call the kernel continues a stopped guard when dlock dies. The guard must continue,
+  // because no other process would end the tree.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   show_itself();
   sigset_t set;
@@ -50,8 +50,8 @@ void Guard::run() {
   must(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD, "waitpid");
   must(::kill(::getpid(), 0) == 0, "kill");
 
-  // Create the cgroup early, while dlock acquires the lock. If that takes long, the guard removes
-  // the cgroup again, because dlocks that wait should leave no cgroups behind.
+  // Create the cgroup early, while dlock acquires the lock. If the acquisition takes long, the
+  // guard removes the cgroup again, because dlocks that wait should leave no cgroups behind.
   cgroup_ = JobCgroup::create(::getpid());
 
   for (int pause_ms = 1;; pause_ms = sweeping_ ? std::min(pause_ms * 2, 100) : 1) {
@@ -121,21 +121,21 @@ bool Guard::has_left_members() const {
          helper_ == 0 && !end_requested();
 }
 
-// Called in the turn after the turn that reaped the program. By now the guard has seen every order
-// to end, every deadline and the death of dlock that came before the program ended, and none of
-// them has set end_requested(). So the backstop did not end the program: it acts only 100 ms after
+// Called in the turn after the turn that reaped the program. By now the guard has seen all that
+// happened before the program ended (an order to end, a deadline, the death of dlock), and none of
+// it has set end_requested(). So the backstop did not end the program: it acts only 100 ms after
 // such an event.
 //
 // 1. The program ends.  2. dlock dies, an order to end comes or a deadline passes before the next
 //    turn of the guard: the whole tree is ended, as if the program lived.
 //
 // 1. dlock is killed.  2. The program ends.  3. The guard decides here, before the kernel has
-//    closed dlock's socket. (The kernel closes the socket when the last thread of dlock has ended.
-//    It may continue a stopped guard before that.) What follows is as in the next case.
+//    closed dlock's socket. (The kernel closes the socket when the last thread of dlock has ended,
+//    and may continue a stopped guard before that.) What follows is as in the next case.
 //
 // 1. The guard decides here.  2. dlock dies or a deadline passes: the members live on. The lock is
-//    free when the guard exits, or when the lease ends. A signal that dlock forwards then reaches
-//    nobody.
+//    free when the guard exits, or when the lease ends. After the decision, a signal that dlock
+//    forwards reaches nobody.
 //
 // 1. The guard decides here, and may move members out.  2. The guard is killed before its last
 //    message. dlock inherits the members, kills them and then releases the lock: status 125.
@@ -221,8 +221,9 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   const int fork_error = errno;
   ::close(error[1]);
   exec_error_.reset(error[0]);
-  // There is also no job if the Backstop's thread is the last process that the user may have. A job
-  // without a Backstop would get less than dlock promises, and the user's next process would fail.
+  // If the Backstop's thread reaches the user's limit of processes, clone fails and there is no
+  // job. A job without a Backstop would get less than dlock promises, and the user's next process
+  // would fail.
   if (job_ < 0) return cannot_start({"clone", fork_error});
   if (options_.max_run > 0us) run_until_ = later(Clock::now(), options_.max_run);
   ::setpgid(job_, group_);  // parent and child both call this; after the exec it fails with EACCES
@@ -341,8 +342,8 @@ bool Guard::reap() {
     } else if (WIFCONTINUED(status)) {
       const bool dlock_stops = std::exchange(stopped_, false);
       report(event::JobContinued{});
-      // If the job goes on only to end, leave dlock stopped: its shell shows it as stopped until
-      // the user's fg.
+      // If the job was continued only so that it can end, leave dlock stopped: its shell shows
+      // dlock as stopped until the user types fg.
       if (dlock_stops && !end_requested() && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
     } else {
       leader_alive_ = stopped_ = false;

@@ -35,7 +35,7 @@ struct GuardedLock {
 // and the guards of the runs around it hold its lock, too.
 //
 // Before there is a job, the guard opens everything that it needs to end the tree. So it works even
-// when the system is out of descriptors. If it cannot open one of them, there is no job.
+// when the system is out of descriptors. If it cannot open everything, there is no job.
 class Guard {
  public:
   Guard(Channel channel, const Entry& entry, const JobOptions& options, GuardedLock lock,

@@ -29,8 +29,8 @@ bool is_same_user(int socket) {
   return peer && peer->uid == ::geteuid();
 }
 
-// Returns whether the error may pass. Any other error means that a sandbox forbids Unix sockets, or
-// that nobody listens any more.
+// Returns whether the error may be temporary. Any other error means that a sandbox forbids Unix
+// sockets, or that nobody listens any more.
 bool is_scarcity(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS ||
          error == EAGAIN || error == ETOOMANYREFS;

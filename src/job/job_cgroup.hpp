@@ -24,7 +24,7 @@ class JobCgroup {
   void remove();  // removes the cgroup if it is empty
   // Removes the cgroup, and empty cgroups of guards that were killed. It checks each cgroup beside
   // this one, which takes time. So do not call it before a job starts, or when a wait begins: a
-  // thousand dlocks may wait.
+  // thousand dlocks that wait would all do it.
   void remove_after_job();
   int fd() const noexcept { return dir_.get(); }
   int kill_fd() const noexcept { return kill_.get(); }

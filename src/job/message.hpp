@@ -16,7 +16,7 @@ namespace dlock::run {
 // What dlock orders the guard to do.
 namespace order {
 
-// Carries descriptors to hold that do not fit into the Start that follows.
+// Carries the descriptors to hold for which the following Start has no room.
 struct HoldFds {};
 // Start the job. The payload is the changes to its environment (job_environment). Descriptors to
 // hold may come with the message.
@@ -67,7 +67,7 @@ class Channel {
   // If one message cannot carry all descriptors, HoldFds messages carry the first ones ahead of it.
   // Returns 0 or an errno: EAGAIN if the peer has not read earlier messages, EPIPE or ECONNRESET if
   // the peer is dead, ETOOMANYREFS if too many descriptors of this user are in sockets, EMSGSIZE.
-  // If an error may pass, it retries for a fifth of a second at most.
+  // If an error may be temporary, send_with() retries for a fifth of a second at most.
   int send_with(const Message&, std::string_view payload, const std::vector<int>& fds);
 
   // A received message. A payload longer than max_payload is cut, and `is_truncated` is set.

@@ -15,7 +15,7 @@
 
 namespace dlock::run {
 
-// A system call that a run depends on, and that failed. Then dlock starts no job.
+// A system call that a run depends on and that failed; dlock then starts no job.
 struct FailedCall {
   const char* name = nullptr;  // null: no call failed
   int error = 0;

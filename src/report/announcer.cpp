@@ -255,8 +255,8 @@ void Announcer::still_waiting(const Waiting& waiting, Deadline now) {
   wait_line_.mark_shown(now);
 }
 
-// If the store has been unreachable, or has sent malformed replies, for 2 s, reports it. Repeats
-// the report each second on a terminal, and at most every 10 min elsewhere.
+// Reports a store that has been unreachable, or has sent malformed replies, for 2 s or longer.
+// Repeats the report each second on a terminal, and at most every 10 min elsewhere.
 void Announcer::unreachable(const std::string& why, Deadline now) {
   failing_since_ = std::min(failing_since_, now);
   if (now < later(failing_since_, 2s) || now < next_failing_ || plan_.output.quiet) return;

@@ -8,12 +8,13 @@
 
 namespace dlock::run {
 
-// Returns whether the waiting line is redrawn each second. Then the Keeper should report as often.
+// Returns whether the waiting line is redrawn each second. If so, the Keeper should report as
+// often.
 bool redraws(const Plan&);
 
-// Informs the user about one lock and its job, by messages, status lines and history. The
-// Supervisor calls it on the main thread with what happens and what Policy decides. The Announcer
-// decides nothing itself. No call blocks or fails.
+// Informs the user about one lock and its job, by messages, status lines and history. On the main
+// thread the Supervisor passes to it what happens and what Policy decides. The Announcer decides
+// nothing itself. No call blocks or fails.
 class Announcer {
  public:
   Announcer(const Plan&, Output&);

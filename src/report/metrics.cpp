@@ -83,8 +83,8 @@ std::string page_of(std::string_view before, const Key& key, bool begins, const 
 
 constexpr Duration draft_patience = 250ms;
 
-// Opens the new file, empty and locked. The file is its own lock: a process may write it if it has
-// locked the file and the name still means that file. The rename removes the name. A file that a
+// Opens the new file, empty and locked. The file is its own lock: a process that has locked the
+// file may write it if the name still means that file. The rename removes the name. A file that a
 // killed process left is reused. On failure errno says why.
 //
 // 1. A opens F.tmp and locks it. 2. B opens F.tmp and waits for the lock. 3. A renames the file to

@@ -33,8 +33,9 @@ class Output {
   // Writes one line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. Each
   // operation has first a line with `invoke`, and then exactly one line with ok, fail or info
   // (unknown). If an acquire waits, a line with `queued` comes between them, as soon as the store
-  // has replied that the attempt waits. The `invoke` line of an acquire also has the mode, unless
-  // it is exclusive, and the limit of a permit. `owner` is the owner of the last attempt or grant.
+  // has replied that the attempt waits. The `invoke` line of an acquire also has the mode of a lock
+  // that is not exclusive; for a permit it has the limit, too. `owner` is the owner of the last
+  // attempt or grant.
   void trace(const char* ev, const char* f, Fields = {});
   void trace_attempt(const Owner&);  // call it when an acquisition begins
   void trace_granted(const Lease&);
@@ -52,8 +53,8 @@ class Output {
 
   // "nightly is held by db3:41223 (backup) for 31m", or another reason to wait
   std::string held_line(const Waiting&) const;
-  // held_line() and "; not waiting" or "; waited 5s". Empty with -q. For cron jobs that skip
-  // silently, also empty with -E 0, unless -v is given.
+  // held_line(), followed by "; not waiting" or "; waited 5s". Empty with -q, and also with -E 0
+  // unless -v is given, so that cron jobs can skip silently.
   std::string busy_line(const Waiting&) const;
 
   // Like busy_line(), for a queue that is too long.

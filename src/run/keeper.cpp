@@ -98,7 +98,7 @@ Duration Keeper::spread(Duration d) {
 }
 
 void Keeper::start() {
-  if (started_ || over_) return;  // in this order: once started, the thread owns over_
+  if (started_ || over_) return;  // test started_ first: once it is true, the thread owns over_
   try {
     std::thread([this] { work(); }).detach();
     started_ = true;

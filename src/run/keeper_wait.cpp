@@ -206,8 +206,8 @@ void Keeper::acquire() {
         return give_up_wait({e.code, why.empty() ? e.message : why});
       wait_.mark_unreachable();
       // An earlier reply does not count while the store fails. But if the error came after the end
-      // of the wait, because the machine was suspended, the reply still counts: dlock asks once
-      // more when it leaves.
+      // of the wait, because the machine was suspended, keep the reply: dlock needs it to ask the
+      // store once more before it leaves.
       if (until(wait_.until()) > 0us) last.reset();
       // If a request to leave interrupted this exchange, an earlier error explains more.
       if (!requested() || why.empty()) {
@@ -241,10 +241,10 @@ void Keeper::acquire() {
   }
 }
 
-// Returns how long the next poll may sleep before the Keeper reports the current state: until the
-// first report is due, and later until the user gets the next line. The sleep also ends before the
-// last query, and before the end of a short wait. Each report costs one request per waiter. So on a
-// terminal a report comes each second, but in a log only when the next line is due.
+// Returns how long the next poll may sleep. The sleep ends when the Keeper must report the current
+// state: when the first report is due, and later in time for the user's next line. The sleep also
+// ends before the last query, and before the end of a short wait. Each report costs one request per
+// waiter. So on a terminal a report comes each second, but in a log only when the next line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited,
                        const std::optional<Waiting>& last) const {
   if (plan_.one_try() || (plan_.max_waiters && !last)) return {};

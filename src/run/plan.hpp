@@ -50,7 +50,7 @@ struct Plan : RunOptions {
   Duration connect_timeout{std::chrono::seconds{5}};
 
   // The job.
-  std::string id;                         // a random id that runs in the job read from DLOCK_RUNS
+  std::string id;                         // a random id; nested runs read it from DLOCK_RUNS
   bool publish_id = true;                 // false: --no-env
   bool publish_environment = true;        // all other DLOCK_*; false: --no-env, fence
   std::vector<InheritedGrant> inherited;  // the grants of the dlocks around this one

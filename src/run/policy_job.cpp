@@ -46,8 +46,8 @@ void Policy::on(const event::JobStopped& e, Deadline) {
   if (!same_group_ || phase_ == Phase::descendants || !job_may_live()) return;
   // dlock stops when the job stops, so that dlock's shell notices.
   if (!e.orphaned) return act(action::StopSelf{e.signal});
-  // No process could continue dlock, so dlock does not stop. In a group like this the kernel would
-  // have dropped a TSTP, and let the access to the terminal fail with EIO.
+  // No process could continue dlock, so dlock does not stop. In an orphaned group, the kernel
+  // itself would have dropped a TSTP, and made the access to the terminal fail with EIO.
   if (e.signal == SIGTTIN || e.signal == SIGTTOU) act(action::SendSignal{SIGHUP});
   if (e.signal != SIGSTOP) act(action::SendSignal{SIGCONT});
 }
@@ -62,8 +62,8 @@ void Policy::on(const event::JobExited& e, Deadline now) {
   if (plan_.descendants == Descendants::kill && exec_error_ == 0) end_job(now);
 }
 
-// The guard keeps this deadline itself. A stopped or stuck guard misses it, and sends no KILL
-// either: then GuardWatchdog kills the guard.
+// The guard itself acts at this deadline. If it is stopped or stuck, it neither acts nor sends KILL
+// later; then GuardWatchdog kills it.
 void Policy::on(const event::MaxRunOver&, Deadline now) {
   if (!guarded()) return;
   max_run_at_ = no_deadline;

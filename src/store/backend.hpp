@@ -139,7 +139,8 @@ class Backend {
   virtual std::string where() const = 0;  // the redacted URL or the directory, for messages
 
   // A recipe that shares its locks with other programs may lock a long key under a shorter name.
-  // Then this function returns a sentence for people that says so. Empty: the key is the name.
+  // For such a key this function returns a sentence that says so to people. Empty: the key is the
+  // name.
   virtual std::string replaced_name(const Key&) const { return {}; }
 
   // Prepares to wait; the first poll sends the request. The caller must not have released or
@@ -208,9 +209,8 @@ class Backend {
 
   virtual Counters counters() const noexcept { return {}; }
   virtual Health health() { return {}; }
-  // For --explain. If it depends on the URL what happens to the lease of such a request when the
-  // store restarts, returns what happens; empty: nothing notable. Errc::usage: enqueue() refuses
-  // such a request.
+  // For --explain: returns what happens to the lease of such a request when the store restarts, if
+  // that depends on the URL; empty: nothing notable. Errc::usage: enqueue() refuses such a request.
   virtual Result<std::string> after_restart(const Request&) const { return std::string{}; }
 
  protected:

@@ -91,12 +91,12 @@ struct BackendFactory {
   std::vector<std::string> (*libraries)() = nullptr;
   std::string_view note{};                 // for --version: "no TLS, no SASL"
   Access (*access)(const Url&) = nullptr;  // nullptr: this family cannot use Secrets
-  // Returns what a first lock would create at a place that the user named, because the name may be
-  // misspelt; empty: nothing. `locks`: the command takes a lock, and will itself report a place
-  // that it cannot create.
+  // Returns what a first lock would create at a place that the user named; empty: nothing. The user
+  // should know, because the name may be misspelt. `locks`: the command takes a lock, and will
+  // itself report a place that it cannot create.
   std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
-  // Rewrites URL forms of other clients of this store into the form that dlock knows. It does not
-  // change what it does not know; prepare() refuses that.
+  // Rewrites URL forms of other clients of this store into the form that dlock knows. Forms that it
+  // does not know stay unchanged, and prepare() refuses them.
   void (*normalize_url)(Url&) = nullptr;
 
   Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,

@@ -55,7 +55,7 @@ class Borrowed final : public Wrapped {
   const Handle handle_;
 };
 
-// Refuses a request that the outer grant does not cover, because it would wait for its own
+// Refuses a request that the outer grant does not cover, because the request would wait for its own
 // ancestor. An exclusive grant covers a shared request, and a permit covers a request with the same
 // limit.
 Result<void> covers(const InheritedGrant& outer, const Request& r) {

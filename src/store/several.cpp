@@ -143,7 +143,7 @@ bool Several::alarmed(const Lease&) {
 
 // Releases every key once. If a key gets no reply, the caller calls release_all() again. The second
 // call must skip the keys that got a reply, because the store would now reply that they are not
-// held. A key without a reply that is not held at the second call counts as released.
+// held. If a key had no reply and is not held at the second call, it counts as released.
 Result<Released> Several::release_all(std::optional<RunEnd> end) {
   using Release = Taken::Release;
   std::optional<Error> unknown;

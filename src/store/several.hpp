@@ -4,11 +4,11 @@
 //
 // It acquires the keys one by one in byte order. The order is the same for every client, so clients
 // cannot wait for each other in a circle. Meanwhile it renews the keys that it already holds. If it
-// loses one of them, it releases all. It begins again with another owner (lease.hpp) as soon as,
-// for each key, the store has confirmed the release or the lease has expired. One attempt requests
-// all keys under one owner. A recipe may choose another owner for a key, so each lease has the
-// owner of its key. The lease that represents all is the lease of the first key given, with the
-// earliest deadline of all.
+// loses one of them, it releases all. It begins again with another owner (lease.hpp) as soon as
+// each key's release has been confirmed or its lease has expired. One attempt requests all keys
+// under one owner. A recipe may choose another owner for a key, so each lease has the owner of its
+// key. The lease that represents all is the lease of the first key given, with the earliest
+// deadline of all.
 #pragma once
 #include <functional>
 #include <memory>

@@ -54,9 +54,9 @@ std::optional<std::string> read_text(int fd, const ReadLimits&);
 // lead to a file of ours. -1: errno says why.
 Fd open_to_write(const std::string& path, int how, mode_t mode);
 
-// Checks a file that a library will open itself, so that its open does not block for ever. Returns
-// nullptr if the library may open it, else why not. A missing file is not reported, because the
-// library reports it.
+// Checks a file that a library will open itself, so that the library's open(2) does not block for
+// ever. Returns nullptr if the library may open it, else why not. A missing file is not reported,
+// because the library reports it.
 const char* why_unusable(const std::string& path, bool directory_too) noexcept;
 
 }  // namespace dlock

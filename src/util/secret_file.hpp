@@ -3,12 +3,12 @@
 // and who may read them. Any thread may call these functions. The rules:
 //
 // * A file of the user must be closed to everybody else.
-// * If a file of root cannot be written by the user, a platform has mounted it (Kubernetes, Docker,
+// * If the user cannot write to a file of root, a platform has mounted it (Kubernetes, Docker,
 //   systemd). Everybody may read such a file, but only root may write to it.
-// * dlock follows links, and reads files of root that others may read, only if root or the user
-//   owns each link and each directory on the way, and nobody else may write to these directories. A
-//   directory with the sticky bit, as in Kubernetes' volumes, and a read-only mount are allowed,
-//   because nobody else can replace an entry there.
+// * dlock follows links only if root or the user owns each link and each directory on the way, and
+//   nobody else may write to these directories. The same must be true of the way to a file of root
+//   that others may read. A directory with the sticky bit, as in Kubernetes' volumes, and a
+//   read-only mount are allowed, because nobody else can replace an entry there.
 // * dlock reads a pipe of the user once. A shell makes such a pipe for <(COMMAND).
 #pragma once
 #include <string>

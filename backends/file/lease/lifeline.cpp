@@ -36,9 +36,9 @@ Result<void> check(int fd, const Access& access, const std::string& path) {
   return st ? access.admits(*st, path) : fail(st.error());
 }
 
-// Returns whether a FIFO in a shared directory still lacks the mode for the group. If so, its
-// maker, another member, ended right after it made the FIFO, or the FIFO belongs to a state that
-// was deleted. If no record has used the number of such a FIFO, the FIFO proves nothing.
+// Returns whether a FIFO in a shared directory still lacks the mode for the group. There are two
+// reasons: another member made the FIFO and ended right afterwards, or the FIFO belongs to a state
+// that was deleted. If no record has used the number of such a FIFO, the FIFO proves nothing.
 bool without_rights(const LifelineDir& at, const std::string& name) {
   struct stat st {};
   return at.access.group && ::fstatat(at.dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -73,8 +73,8 @@ Result<std::optional<Lifeline>> Lifeline::make(const LifelineDir& at, std::uint6
     const auto found = probe(at, ticket);
     if (!found && !without_rights(at, name)) return fail(found.error());
     // Interleaving 5: the state was deleted, and this FIFO belongs to a contender of the next state
-    // that has not opened it yet. So the FIFO may be removed only if the state was in its place
-    // when the FIFO was found dead. Then any process that finds no state later sees this name, and
+    // that has not opened it yet. So remove the FIFO only if the state was still in its place when
+    // the FIFO was found dead. A process that finds no state afterwards still sees this name, and
     // gives its number to nobody.
     if ((found && found->life == Probe::Life::alive) || !state_is_at(at))
       return std::optional<Lifeline>{};

@@ -227,8 +227,8 @@ ServerError classify(std::string_view text) noexcept {
   const std::string_view first = text.substr(0, text.find(' '));
   for (const auto& e : known)
     if (e.name == first) return e;
-  // Inside a script the name comes later. Search only there, because elsewhere the text may quote
-  // what a client sent.
+  // In the error of a script, the error's name comes later in the text. Search only errors of
+  // scripts for it, because other texts may quote what a client sent.
   if (text.find("script") != text.npos)
     for (const auto& e : known)
       if (contains_word(text, e.name)) return e;

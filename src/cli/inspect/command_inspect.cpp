@@ -35,7 +35,7 @@ bool is_taken(const KeyView& k) {
   return state == KeyState::held || state == KeyState::delayed;
 }
 
-// Returns whether the store has no key of this name. Then the operand may be a pattern.
+// Returns whether the store has no key of this name. If so, the operand may be a pattern.
 bool is_unrecorded(const std::optional<KeyView>& k) {
   return !k ||
          (!k->unknown_reason.empty() && k->fence == 0 && k->holders.empty() && k->waiters.empty());

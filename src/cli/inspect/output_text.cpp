@@ -113,7 +113,7 @@ std::string noted_at(std::int64_t at, const Result<RunStarts>& starts) {
 }
 
 // Adds the record of the last run, and the start that --once-per recorded, which may belong to the
-// same run. A newer start has no end yet: the job runs, or its dlock was killed.
+// same run. A start after that run has no end yet: the job runs, or its dlock was killed.
 void add_runs(Sheet& sheet, const KeyView& k, const Traits& traits,
               const Result<RunStarts>& starts) {
   const auto& last = k.last_run;

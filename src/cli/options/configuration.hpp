@@ -46,9 +46,9 @@ Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>&,
                                               std::string_view profile);
 
 // Parses the TOML subset that dlock reads. Only the source file of parse_toml() uses toml++.
-// Entries are in the order of the document, without layers and backends. Errc::config: the text is
-// not TOML, or it has an unknown table, or a value that is neither text, nor a number, nor true or
-// false.
+// The entries are in the order of the document; their `layer` and `backend` are not set yet.
+// Errc::config: the text is not TOML, or it has an unknown table, or a value that is neither text,
+// nor a number, nor true or false.
 Result<std::vector<Entry>> parse_toml(std::string_view text, std::string_view path);
 
 std::string toml_version();  // the library's version

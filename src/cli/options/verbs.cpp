@@ -25,7 +25,8 @@ constexpr VerbInfo table[] = {
      "until its standard input ends or a signal comes.",
      "grant=$(dlock acquire --keep -w 1m --output env deploy) || exit; eval \"$grant\""},
     {Verb::renew, "renew", "[OPTION...] K [--handle H]", "extend a lease that acquire took",
-     "Makes the lease of K end --ttl from now. A lease that has ended is not revived.",
+     "Makes the lease of K last for --ttl, counted from now. A lease that has ended is not "
+     "revived.",
      "dlock renew deploy --handle \"$h\""},
     {Verb::release, "release",
      "[OPTION...] K [--handle H | --revoke | --force --token N | --force --yes]",
