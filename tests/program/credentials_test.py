@@ -2,6 +2,7 @@
 """Which passwords and TLS files go to which backend. Nothing listens at port 1: a command line that
 is accepted ends with 69. (Those of no use for a backend: pure/cli/command_line_test.)"""
 import os, shutil, socket, ssl, struct, threading
+from contextlib import suppress
 import harness
 from harness import within, write
 
@@ -9,66 +10,59 @@ HERE = "redis://127.0.0.1:1"
 FAR = "zookeeper://nowhere.invalid:1"
 
 
-class Refuser:
-    """A server, at `url`, that gives this answer to everything, or closes if it is empty."""
+class Server:
+    """Serves each connection on a thread of its own, until the end of the test."""
+
+    def __init__(self, test, serve=None):
+        self.serve = serve or self.serve
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.at = f"127.0.0.1:{self.port}"
+        test.addCleanup(self.listener.close)
+        test.addCleanup(lambda: self.listener.shutdown(socket.SHUT_RDWR))
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with suppress(OSError):  # the end of the test
+            while True:
+                client = self.listener.accept()[0]
+                threading.Thread(target=self.talk, args=(client,), daemon=True).start()
+
+    def talk(self, client):
+        with suppress(OSError), client:  # dlock has gone
+            self.serve(client)
+
+
+class Refuser(Server):
+    """It gives this answer to everything, or closes if it is empty."""
 
     def __init__(self, test, answer):
         self.answer = answer
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self.listener.getsockname()[1]}"
-        test.addCleanup(self.listener.close)
-        test.addCleanup(lambda: self.listener.shutdown(socket.SHUT_RDWR))
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        try:
-            while True:
-                threading.Thread(target=self.serve, args=(self.listener.accept()[0],),
-                                 daemon=True).start()
-        except OSError:
-            pass  # the end of the test
+        super().__init__(test)
+        self.url = f"redis://{self.at}"
 
     def serve(self, client):
-        try:
-            with client:
-                while client.recv(4096) and self.answer:
-                    client.sendall(self.answer + b"\r\n")
-        except OSError:
-            pass  # dlock has gone
+        while client.recv(4096) and self.answer:
+            client.sendall(self.answer + b"\r\n")
 
 
-class Resp:
-    """A server that reads commands as Redis does; `reply`, called with the client and the words of
-    each, returns the answer."""
+class Resp(Server):
+    """It reads commands as Redis does; `reply`, called with the client and the words of each,
+    returns the answer."""
 
     def __init__(self, test, reply):
         self.reply = reply
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.at = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        test.addCleanup(self.listener.close)
-        test.addCleanup(lambda: self.listener.shutdown(socket.SHUT_RDWR))
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        try:
-            while True:
-                threading.Thread(target=self.serve, args=(self.listener.accept()[0],),
-                                 daemon=True).start()
-        except OSError:
-            pass  # the end of the test
+        super().__init__(test)
 
     def serve(self, client):
-        try:
-            with client, client.makefile("rb") as lines:
-                while head := lines.readline():
-                    words = []
-                    for _ in range(int(head[1:])):
-                        size = int(lines.readline()[1:])
-                        words.append(lines.read(size).decode())
-                        lines.readline()
-                    client.sendall(self.reply(client, words).encode())
-        except OSError:
-            pass  # dlock has gone
+        with client.makefile("rb") as lines:
+            while head := lines.readline():
+                words = []
+                for _ in range(int(head[1:])):
+                    size = int(lines.readline()[1:])
+                    words.append(lines.read(size).decode())
+                    lines.readline()
+                client.sendall(self.reply(client, words).encode())
 
 
 def bulk(*texts):
@@ -103,7 +97,7 @@ class Sentinel(Resp):
         return f"-ERR unknown command '{words[0]}', with args beginning with: \r\n"
 
 
-class TlsServer:
+class TlsServer(Server):
     """It ends each connection after the handshake; `seen`: the names that were sent to it, and
     whether the handshake was completed."""
 
@@ -113,30 +107,20 @@ class TlsServer:
         self.context.maximum_version = ssl.TLSVersion.TLSv1_2  # in which it sees a refusal
         self.context.sni_callback = self.named
         self.seen = []
-        self.listener = socket.create_server(("localhost", 0))
-        self.port = self.listener.getsockname()[1]
-        test.addCleanup(self.listener.close)
-        test.addCleanup(lambda: self.listener.shutdown(socket.SHUT_RDWR))
-        threading.Thread(target=self.accept, daemon=True).start()
+        super().__init__(test)
 
     def named(self, connection, name, _):
         connection.name = name
 
-    def accept(self):
-        try:
-            while True:
-                client = self.listener.accept()[0]
-                client.settimeout(10)
-                secure = self.context.wrap_socket(client, True, do_handshake_on_connect=False)
-                with secure:
-                    complete = True
-                    try:
-                        secure.do_handshake()
-                    except OSError:
-                        complete = False
-                    self.seen.append((getattr(secure, "name", None), complete))
-        except OSError:
-            pass  # the end of the test
+    def serve(self, client):
+        client.settimeout(10)
+        with self.context.wrap_socket(client, True, do_handshake_on_connect=False) as secure:
+            complete = True
+            try:
+                secure.do_handshake()
+            except OSError:
+                complete = False
+            self.seen.append((getattr(secure, "name", None), complete))
 
 
 class PlainMysql:
@@ -314,28 +298,20 @@ class Credentials(harness.Case):
     def test_pause_between_connections(self):
         """It grows from 20 ms to 500 ms, at least half of that, while a server refuses all."""
         self.needs_backend("postgresql")
-        full = socket.create_server(("127.0.0.1", 0), backlog=128)
         refused = []
 
-        def refuse():
-            try:
-                while True:
-                    client, _ = full.accept()
-                    with client:
-                        client.recv(8)  # asks for TLS
-                        client.sendall(b"N")
-                        client.recv(4096)
-                        error = b"SFATAL\0VFATAL\0C53300\0Msorry, too many clients already\0\0"
-                        client.sendall(b"E" + struct.pack("!i", 4 + len(error)) + error)
-                        refused.append(client)
-            except OSError:
-                pass  # the end of the test
+        def refuse(client):
+            client.recv(8)  # asks for TLS
+            client.sendall(b"N")
+            client.recv(4096)
+            error = b"SFATAL\0VFATAL\0C53300\0Msorry, too many clients already\0\0"
+            client.sendall(b"E" + struct.pack("!i", 4 + len(error)) + error)
+            refused.append(client)
 
-        self.addCleanup(lambda: full.shutdown(socket.SHUT_RDWR))
-        threading.Thread(target=refuse, daemon=True).start()
+        full = Server(self, refuse)
         began = harness.boottime()
         done = self.dlock("inspect", "k", "--connect-timeout", "2s", "--op-timeout", "500ms", "-b",
-                          f"postgresql://u@127.0.0.1:{full.getsockname()[1]}/d", wanted=69,
+                          f"postgresql://u@{full.at}/d", wanted=69,
                           bound=60)
         self.assertIn("too many clients", done.err)
         least = sum(min(0.01 * 2**n, 0.25) for n in range(len(refused) - 1))

@@ -76,21 +76,13 @@ class Eval(harness.Case):
     def test_reader(self):
         """One that has gone, or does not read, changes neither the status nor the time."""
         self.acquired("--key", "k")
-        for gone in True, False:
-            reader, writer = os.pipe()
-            if gone:
-                os.close(reader)
-            else:
-                os.set_blocking(writer, False)
-                try:
-                    while True:  # no wait: it ends when the pipe is full
-                        os.write(writer, bytes(4096))
-                except BlockingIOError:  # it is full
-                    os.set_blocking(writer, True)
-            self.dlock(*ACQUIRE, "-n", stdout=writer, wanted=75, bound=20)
-            os.close(writer)
-            if not gone:
-                os.close(reader)
+        gone, writer = os.pipe()
+        os.close(gone)
+        reader, full = harness.full_pipe()
+        for descriptor in writer, full:
+            self.dlock(*ACQUIRE, "-n", stdout=descriptor, wanted=75, bound=20)
+            os.close(descriptor)
+        os.close(reader)
 
     def test_lost_later(self):
         """A lock that was taken and kept: the line comes after it."""

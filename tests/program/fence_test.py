@@ -122,15 +122,5 @@ class Fence(harness.Case):
             os.pwrite(file.fileno(), b"2", 4096 + 11)
         self.refused_fence(78, "was written by a newer dlock (dlock-fence2...)", 8)
 
-    def test_worked_example(self):
-        """The write of a holder that was frozen is refused."""
-        def publish(page):
-            return ["sh", "-c", '"$DLOCK" fence --state .fence --token $DLOCK_TOKEN -- sh -c "$0"',
-                    f"echo {page} >new && mv new page"]
-        frozen = self.dlock("run", "--key", "site", "--", "printenv", "DLOCK_TOKEN").out.strip()
-        self.dlock("run", "--key", "site", "--", *publish("B"))
-        self.program(*publish("A"), env={"DLOCK_TOKEN": frozen}, wanted=123)
-        self.assertEqual("B\n", read("page"))
-
 
 harness.main()

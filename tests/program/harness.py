@@ -97,6 +97,18 @@ def rest(pipe, bound=BOUND):
         text += part
 
 
+def full_pipe():
+    """Its two ends. A write to it waits."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:  # no wait: it ends when the pipe is full
+            os.write(writer, bytes(4096))
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    return reader, writer
+
+
 traceable = unittest.skipIf(shutil.which("strace") is None, "strace is not installed")
 started = {}
 

@@ -90,22 +90,6 @@ class Asked(harness.Case):
         self.key("--watch-pid", str(os.getpid()), "--", "sh", "-c", "exit 3", wanted=3)
 
 
-class MinHold(harness.Case):
-    def test_lease(self):
-        """dlock exits at once, the lease is set to the remainder."""
-        run = self.start_lease("--min-hold", "20s", "--ttl", "5s", "--", "sh", "-c", "exit 5")
-        run.end(5)
-        self.assertEqual("acquired job_dead detached exit", run.told())
-
-    def test_lock_of_the_process(self):
-        """It cannot outlive dlock, which goes on holding; a signal ends that."""
-        run = self.start_key("--recipe", "flock", "--min-hold", "60s", "--", "sh", "-c", "exit 5")
-        run.event("job_dead")
-        run.says("--min-hold")
-        run.send(TERM).end(5)
-        self.assertEqual("acquired job_dead released exit", run.told())
-
-
 class Descendants(harness.Case):
     def test_wait(self):
         """A line after a second names pids and option; the lock is held to their end."""
@@ -226,6 +210,7 @@ class Released(harness.Case):
         run.says("--min-hold")
         self.key("-n", "--recipe", "flock", "--", "true", wanted=75)
         run.send(TERM).end(5)
+        self.assertEqual("acquired command_ended released exit", run.told())
         self.lives()
 
     def test_dlock_is_killed(self):
@@ -396,13 +381,6 @@ class Lost(harness.Case):
                                        faults=faults, stdin=PIPE)
                 run.event("renewed")
                 run.go().end(5)
-
-    def test_forced_release(self):
-        """It ends the command with 123."""
-        run = self.start_key("-k", "300ms", "--", "sleep", "60")
-        run.event("acquired")
-        self.dlock("release", "--key", "k", "--force", "--yes")
-        run.end(123)
 
 
 class Killed(harness.Case):

@@ -99,13 +99,7 @@ class Shown(harness.Case):
         self.lease("--status", str(writer), "--", "sh", "-c", "exit 4", wanted=4,
                    pass_fds=[writer])
         os.close(writer)
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        try:
-            while True:  # no wait: it ends when the pipe is full
-                os.write(writer, bytes(4096))
-        except BlockingIOError:  # full: dlock writes for at most 2 s and exits
-            os.set_blocking(writer, True)
+        reader, writer = harness.full_pipe()  # dlock writes for at most 2 s and exits
         self.lease("--status", str(writer), "--", "sh", "-c", "exit 4", wanted=4,
                    pass_fds=[writer], bound=20)
         os.close(reader)

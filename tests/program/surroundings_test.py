@@ -584,8 +584,10 @@ class Places(Case):
         self.assertEqual(f"{say}{new} does not exist; the first lock makes it\n", done.err)
         self.assertEqual("", run(new).err)
         self.assertIn("does not exist", self.dlock("inspect", "-b", f"file:{typo}").err)
-        self.assertEqual(f"{say}{typo}/locks does not exist, and neither does {typo}\n",
-                         self.dlock("inspect", "-b", f"file:{typo}/locks").err)
+        for words in "inspect", "inspect k", "run --explain --key k -- true":
+            verb, *rest = words.split()
+            self.assertEqual(f"{say}{typo}/locks does not exist, and neither does {typo}\n",
+                             self.dlock(verb, "-b", f"file:{typo}/locks", *rest).err)
         self.refused(73, "create lock directory /proc/new: No such file or directory", "run", "-q",
                      "-b", "file:/proc/new", "--key", "k", "--", "true")
         self.refused(73, f"lock directory {typo}: does not exist, and recipe flock makes none",
@@ -606,7 +608,9 @@ class Places(Case):
         self.one_line(done, f"the dlock around this one holds 'k' on file://{one[5:]}, and this "
                       f"one asks file://{two[5:]}")
         self.assertEqual("", nested("-q", "-b", two, "--key", "k").err)
-        self.assertEqual("", nested("-b", one, "--key", "j").err)
+        os.symlink(self.dir, "link")
+        for same in one, f"file:{self.dir}/link/one":
+            self.assertEqual("", nested("-b", same, "--key", "j").err)
 
 
 harness.main()

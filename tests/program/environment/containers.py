@@ -74,33 +74,21 @@ class Volume(parts.Case):
 
 @unittest.skipUnless(can(["unshare", "-Ur"]), "no user namespaces here")
 class Rootless(parts.Case):
-    def test_held_on_the_host(self):
-        first = self.run_dlock("-b", self.file, "--key", "k", "--", *self.judged())
-        first.event("acquired")
-        parts.within("the job runs", self.runs)
-        self.tell("run", "-n", "-b", self.file, "--key", "k", "--", *self.judged("exit 0"),
-                  wanted=[75, 77],
-                  before=["unshare", "-Ur"])
-        self.alone()
-
-    def test_held_in_the_container(self):
-        first = self.run_dlock("-b", self.file, "--key", "k", "--", *self.judged(),
-                               before=["unshare", "-Ur"])
-        first.event("acquired")
-        parts.within("the job runs", self.runs)
-        self.tell("run", "-n", "-b", self.file, "--key", "k", "--", *self.judged("exit 0"),
-                  wanted=[75])
-        self.alone()
-
-    def test_without_map(self):
-        """Without a map all users are nobody."""
-        first = self.run_dlock("-b", self.file, "--key", "k", "--", *self.judged())
-        first.event("acquired")
-        self.tell("run", "-n", "-b", self.file, "--key", "k", "--", *self.judged("exit 0"),
-                  wanted=[75, 77],
-                  before=["unshare", "-U"])
-        parts.within("the job runs", self.runs)
-        self.alone()
+    def test_excluded(self):
+        """By the host, and from it; without a map all users are nobody."""
+        mapped, unmapped = ["unshare", "-Ur"], ["unshare", "-U"]
+        for holder, other, wanted in ([], mapped, [75, 77]), (mapped, [], [75]), ([], unmapped,
+                                                                                 [75, 77]):
+            with self.subTest(holder=holder, other=other):
+                key = ["-b", self.file, "--key", "".join(["k", *holder, *other])]
+                first = self.run_dlock(*key, "--", *self.judged(), before=holder)
+                first.event("acquired")
+                parts.within("the job runs", self.runs)
+                self.tell("run", "-n", *key, "--", *self.judged("exit 0"), wanted=wanted,
+                          before=other)
+                self.alone()
+                self.end_all()
+                self.forget_runs()
 
 
 parts.main()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What dlock says and proposes is true: where a dlock was killed, and in nested runs."""
+"""What dlock says and proposes is true where a dlock was killed, and where others hold."""
 import os, re, shutil, signal, subprocess
 import parts
 
@@ -124,44 +124,6 @@ class Foreign(parts.Case):
                                "no dlock is recorded as its holder; use "
                          "--force --token [0-9]+$")
         self.force_ends_it(store)
-
-
-class Misspelt(parts.Case):
-    """A directory whose parent is missing, too: one error is one line."""
-
-    def test_a_lock_says_why_it_made_nothing(self):
-        at = f"file:{self.dir}/no/no"
-        for verb, more in (("run", ["--", "true"]), ("acquire", [])):
-            said = self.tell(verb, "-b", at, "--key", "k", *more, wanted=[73])
-            self.assertRegex(said, "^dlock: [^\n]*does not exist either[^\n]*\n$")
-
-    def test_those_that_look_warn(self):
-        for words in ["inspect"], ["inspect", "k"], ["run", "--explain", "--key", "k"]:
-            said = self.tell(*words, "-b", f"file:{self.dir}/no/no",
-                             *(["--", "true"] if "run" in words else []))
-            self.assertIn(f"{self.dir}/no/no does not exist, and neither does", said)
-
-
-class Nested(parts.Case):
-    def nested(self, outer, inner, wanted=(0,)):
-        return self.tell("run", *outer, "--", parts.DLOCK, "run", *inner, "--", "true",
-                         wanted=wanted)
-
-    def test_the_same_directory_by_another_path(self):
-        os.symlink(self.dir, self.dir + "/link")
-        other = ["-b", f"file:{self.dir}/link/locks", "--key", "l"]
-        self.assertEqual(self.nested(["-b", self.file, "--key", "k"], other), "")
-        os.mkdir(self.dir + "/others", 0o700)
-        other = ["-b", f"file:{self.dir}/others", "--key", "l"]
-        self.assertIn("know nothing of each other",
-                      self.nested(["-b", self.file, "--key", "k"], other))
-
-    def test_more_keys_than_a_variable_can_hold(self):
-        """Refused before a key of the inner run is locked."""
-        keys = [[f"--key={which}{i:02}{'é' * 98}" for i in range(64)] for which in "ab"]
-        said = self.nested(["-b", self.file, *keys[0]], ["-b", self.file, *keys[1]], wanted=[64])
-        self.assertIn("run: --key: DLOCK_GRANTS needs ", said)
-        self.assertFalse([name for name in os.listdir(self.locks) if name.startswith("b")])
 
 
 class Keeper(parts.Case):
