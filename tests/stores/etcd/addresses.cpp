@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A name with several addresses, and several endpoints, of which one has no TLS that fits.
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <atomic>
-#include <thread>
 #include "faults.hpp"
 #include "support/certificates.hpp"
 #include "support/name_service.hpp"
-#include "util/fd.hpp"
+#include "support/stranger.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -15,38 +12,18 @@ using namespace dlock::test;
 namespace {
 
 // 127.0.0.2:port takes connections, and answers each with these bytes, or with none.
-class Stranger {
- public:
-  Stranger(std::uint16_t port, std::string answer) : answer_(std::move(answer)) {
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_port = htons(port);
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
-    const int yes = 1;
-    ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    REQUIRE(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
-    REQUIRE(::listen(listener_.get(), 8) == 0);
-    thread_ = std::thread([this] { serve(); });
-  }
-  ~Stranger() {
-    ::shutdown(listener_.get(), SHUT_RDWR);
-    thread_.join();
-  }
+struct SecondAddress {
+  SecondAddress(std::uint16_t port, const std::string& answer)
+      : stranger(
+            [this, answer](Fd peer) {
+              ++came;
+              say(peer, answer);
+              held.push_back(std::move(peer));
+            },
+            port, 2) {}
   std::atomic<int> came{0};
-
- private:
-  void serve() {
-    for (std::vector<Fd> held;;) {
-      Fd fd{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-      if (!fd) return;
-      ++came;
-      if (!answer_.empty()) (void)::send(fd.get(), answer_.data(), answer_.size(), MSG_NOSIGNAL);
-      held.push_back(std::move(fd));
-    }
-  }
-  Fd listener_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  const std::string answer_;
-  std::thread thread_;
+  std::vector<Fd> held;
+  const Stranger stranger;
 };
 
 struct TlsFiles {
@@ -82,24 +59,24 @@ TEST_CASE("TLS fails at the first address of a name: the next one serves within 
   name_service::answer("two.test", {"127.0.0.2", "127.0.0.1"});
   for (const char* answer : {"HTTP/1.1 400 Bad Request\r\n\r\n", ""}) {
     CAPTURE(answer);
-    Stranger stranger{port_of(server.host()), answer};
+    SecondAddress second{port_of(server.host()), answer};
     CHECK(one_of_five([&] {  // within op_timeout
       const auto p =
           poll(fmt::format("etcds://two.test:{}{}", port_of(server.host()), tls.items()));
       if (!p) UNSCOPED_INFO(p.error().message);
       return p.has_value();
     }));
-    CHECK(stranger.came > 0);
+    CHECK(second.came > 0);
   }
 }
 
 TEST_CASE("a name of several members, of which the first is silent: the next one is asked") {
   EtcdServer server{in_memory()};
   name_service::answer("two.test", {"127.0.0.2", "127.0.0.1"});
-  Stranger stranger{port_of(server.host()), ""};
+  SecondAddress second{port_of(server.host()), ""};
   const auto b = open_etcd(fmt::format("etcd://two.test:{}", port_of(server.host())), quick(500ms));
   const Lease lease = take(*b, request(key("k"), 600s));
-  CHECK(stranger.came > 0);
+  CHECK(second.came > 0);
   CHECK(kept(renewed(*b, lease, 600s)));
 }
 
@@ -137,40 +114,18 @@ TEST_CASE("of several endpoints the first has no TLS that fits, or refuses our c
 }
 
 TEST_CASE("an answer that lacks what was asked for grants nothing") {
-  Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof at;
-  REQUIRE(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
-  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
-  REQUIRE(::listen(listener.get(), 8) == 0);
-  std::thread server{[&] {
-    std::vector<Fd> held;
-    char bytes[8192];
-    for (Fd fd; (fd = Fd{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)});
-         held.push_back(std::move(fd))) {
-      for (ssize_t n = 0; (n = ::recv(fd.get(), bytes, sizeof bytes, 0)) > 0;) {
-        const std::string_view request{bytes, static_cast<std::size_t>(n)};
-        const auto id = request.find("\"ID\":");
-        const std::string lease =
-            id == request.npos
-                ? ""
-                : fmt::format(R"(,{},"TTL":"30")", request.substr(id, request.find(',', id) - id));
-        const std::string body = fmt::format(R"({{"header":{{"revision":"5"}}{}}})", lease);
-        const std::string reply =
-            fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
-        (void)::send(fd.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
-      }
+  const Stranger server{[](const Fd& peer) {
+    for (std::string request; !(request = heard(peer)).empty();) {
+      const auto id = request.find("\"ID\":");
+      const std::string lease =
+          id == request.npos
+              ? ""
+              : fmt::format(R"(,{},"TTL":"30")", request.substr(id, request.find(',', id) - id));
+      const std::string body = fmt::format(R"({{"header":{{"revision":"5"}}{}}})", lease);
+      say(peer, fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", body.size(), body));
     }
   }};
-  {
-    const auto backend =
-        open_etcd(fmt::format("etcd://127.0.0.1:{}", ntohs(at.sin_port)), quick(4s));
-    const auto p = backend->enqueue(request(key("k"), 30s)).value()->poll(0s);
-    CHECK_FALSE(p);
-    if (!p) CHECK(p.error().message.find("malformed reply") != std::string::npos);
-  }
-  ::shutdown(listener.get(), SHUT_RDWR);
-  server.join();
+  const auto p = poll(fmt::format("etcd://127.0.0.1:{}", server.port()));
+  REQUIRE_FALSE(p);
+  CHECK(p.error().message.find("malformed reply") != std::string::npos);
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // --connect-timeout is exact, whatever the server fails to do; and what --doctor reports about a
 // server.
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include "faults.hpp"
 #include "mysql/client/connection.hpp"
-#include "util/fd.hpp"
+#include "support/stranger.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -62,20 +60,16 @@ TEST_CASE(
   CHECK(connect_to(proxy.port(), 60s).error.message == "connected");
 
   // A listener whose queue is full drops packets: the TCP handshake gets no answer.
-  const Fd full{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  const Listener full{0, 1, 0};
   sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::bind(full.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
-  REQUIRE(::listen(full.get(), 0) == 0);
   socklen_t size = sizeof at;
-  REQUIRE(::getsockname(full.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
+  REQUIRE(::getsockname(full.fd.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
   std::vector<Fd> queued;
   for (int i = 0; i < 4; ++i) {
     queued.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     (void)::connect(queued.back().get(), reinterpret_cast<sockaddr*>(&at), sizeof at);
   }
-  in_time(ntohs(at.sin_port), timeout);
+  in_time(full.port, timeout);
 }
 
 TEST_CASE("a refused connection and a wrong password are reported at once") {

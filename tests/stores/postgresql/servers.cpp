@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Servers that do not write, are stopped or restarted; names that are looked up for ever.
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <filesystem>
 #include "faults.hpp"
 #include "support/name_service.hpp"
+#include "support/stranger.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -56,13 +55,7 @@ TEST_CASE("a standby is refused") {
 TEST_CASE(
     "names: of two addresses one that is silent costs a connection 250 ms, not half of its time") {
   PostgresDatabase db{server()};
-  const Fd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_port = htons(server().port());
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 7);
-  REQUIRE(::bind(silent.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
-  REQUIRE(::listen(silent.get(), 8) == 0);
+  const Listener silent{server().port(), 8};
   name_service::answer("two.test", {"127.0.0.8", "127.0.0.1"});
   CHECK(ends_within(2s, [&] {
     const auto two = open_postgres(

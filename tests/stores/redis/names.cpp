@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host names: a name service that hangs. What moves or is silent: environment/host_names.py.
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include "common/lookup.hpp"
 #include "common/net/transport.hpp"
 #include "faults.hpp"
 #include "groups.hpp"
 #include "support/name_service.hpp"
 #include "support/redlock_masters.hpp"
+#include "support/stranger.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -59,21 +58,17 @@ TEST_CASE("a name service that hangs: a bound, one thread for all, the former ad
 
 // It is asked late, as by a dlock that was stopped: what has arrived meanwhile counts.
 TEST_CASE("an address is left as silent only if nothing has come from it") {
-  const Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  REQUIRE(::listen(listener.get(), 8) == 0);  // at all addresses
-  sockaddr_in at{};
-  socklen_t size = sizeof at;
-  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
+  const Listener first, second{first.port, 2};
   name_service::answer("seven.test", {"127.0.0.1", "127.0.0.2"});
   for (const bool speaks : {true, false}) {
     CAPTURE(speaks);
     const Deadline until = later(Clock::now(), 60s);
-    Transport line({"seven.test", ntohs(at.sin_port)}, nullptr, 10s, until);
+    Transport line({"seven.test", first.port}, nullptr, 10s, until);
     while (!line.step_open(Clock::now()).value())
       (void)wait_for(line.poll_fd(), line.poll_events(), {line.poll_until()});
-    const Fd server{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+    const Fd server = first.accept();
     pollfd said{line.poll_fd(), POLLIN, 0};
-    if (speaks) REQUIRE(::send(server.get(), "+", 1, MSG_NOSIGNAL) == 1);
+    if (speaks) say(server, "+");
     if (speaks) REQUIRE(::poll(&said, 1, 60'000) == 1);
     CHECK(line.leave_silent(until) != speaks);
   }

@@ -1,72 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slow, silent, broken and hostile servers: every call ends within its timeout.
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <mutex>
-#include <thread>
 #include "faults.hpp"
+#include "support/stranger.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
 
 namespace {
 
-// Accepts one connection after the other, sends `answer` to any request, then waits for the peer to
-// close.
+// Sends `answer` to any first request of a connection, then waits for the peer to close.
 class Liar {
  public:
-  explicit Liar(std::string answer)
-      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), answer_(std::move(answer)) {
-    sockaddr_in a{};
-    a.sin_family = AF_INET;
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof a;
-    if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&a), size) != 0 ||
-        ::listen(listener_.get(), 8) != 0 ||
-        ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a), &size) != 0)
-      throw std::runtime_error("cannot listen");
-    port_ = ntohs(a.sin_port);
-    thread_ = std::thread{[this] { run(); }};
-  }
-  ~Liar() {
-    ::shutdown(listener_.get(), SHUT_RDWR);
-    thread_.join();
-  }
-  std::string url() const { return fmt::format("redis://127.0.0.1:{}", port_); }
+  explicit Liar(const std::string& answer)
+      : stranger_([this, answer](const Fd& peer) {
+          if (hears(peer)) say(peer, answer);
+          while (hears(peer)) {}
+        }) {}
+  std::string url() const { return fmt::format("redis://127.0.0.1:{}", stranger_.port()); }
   std::string heard() const {
     const std::lock_guard lock{mutex_};
     return heard_;
   }
 
  private:
-  bool hear(const Fd& peer) {
-    char buffer[4096];
-    const ssize_t n = ::recv(peer.get(), buffer, sizeof buffer, 0);
-    if (n <= 0) return false;
+  bool hears(const Fd& peer) {
+    const std::string text = test::heard(peer);
     const std::lock_guard lock{mutex_};
-    heard_.append(buffer, static_cast<std::size_t>(n));
-    return true;
-  }
-  void run() {
-    for (;;) {
-      const Fd peer{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-      if (!peer) return;
-      if (!hear(peer)) continue;
-      for (std::size_t sent = 0; sent < answer_.size();) {
-        const ssize_t n =
-            ::send(peer.get(), answer_.data() + sent, answer_.size() - sent, MSG_NOSIGNAL);
-        if (n <= 0) break;
-        sent += static_cast<std::size_t>(n);
-      }
-      while (hear(peer)) {}
-    }
+    heard_ += text;
+    return !text.empty();
   }
 
-  Fd listener_;
-  std::string answer_, heard_;
+  std::string heard_;
   mutable std::mutex mutex_;
-  std::uint16_t port_ = 0;
-  std::thread thread_;
+  const Stranger stranger_;
 };
 
 std::string bulk(std::string_view text) { return fmt::format("${}\r\n{}\r\n", text.size(), text); }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program: what happens to a job, and to waiters, when the server restarts without its data.
 // URLs without items.
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <atomic>
 #include <filesystem>
 #include <thread>
 #include "faults.hpp"
 #include "program.hpp"
 #include "support/dlock_run.hpp"
+#include "support/stranger.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -102,28 +101,13 @@ TEST_CASE("eviction: the program warns once, and not with -q") {
 TEST_CASE(
     "a port that speaks another protocol: --connect-timeout holds, and the message says where and "
     "what was expected") {
-  const Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof a;
-  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&a), size) == 0);
-  REQUIRE(::listen(listener.get(), 64) == 0);
-  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0);
-  const std::string at = fmt::format("127.0.0.1:{}", ntohs(a.sin_port));
   std::atomic<bool> silent = false;
-  std::thread speaks{[&] {  // as sshd does
-    constexpr std::string_view banner = "SSH-2.0-OpenSSH_9.2\r\n";
-    for (;;) {
-      const Fd peer{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-      if (!peer) return;
-      // The last try of each run has no answer: it ends when its time does.
-      if (!silent.exchange(true))
-        (void)::send(peer.get(), banner.data(), banner.size(), MSG_NOSIGNAL);
-      char sink[512];
-      while (::recv(peer.get(), sink, sizeof sink, 0) > 0) {}
-    }
+  const Stranger speaks{[&](const Fd& peer) {  // as sshd does
+    // The last try of each run has no answer: it ends when its time does.
+    if (!silent.exchange(true)) say(peer, "SSH-2.0-OpenSSH_9.2\r\n");
+    while (!heard(peer).empty()) {}
   }};
+  const std::string at = fmt::format("127.0.0.1:{}", speaks.port());
   for (const char* recipe : {"fair", "set"})
     CHECK(one_of_five([&] {
       silent = false;
@@ -136,8 +120,6 @@ TEST_CASE(
       CHECK(has(ran.said, "is this Redis?"));
       return boot_now() - began < 10;  // it once took more than twice as long
     }));
-  ::shutdown(listener.get(), SHUT_RDWR);
-  speaks.join();
 }
 
 TEST_CASE("restart: --explain computes restart_grace as the start does") {
