@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 #include "support/clock_file.hpp"
 #include "support/stores.hpp"
@@ -44,6 +45,24 @@ class Way {
  private:
   const std::uint16_t port_;
   std::unique_ptr<Proxy> proxy_;
+};
+
+// A store on one server.
+template <class Server>
+class OneServer : public Store {
+ public:
+  void freeze() override { server_.freeze(); }
+  void thaw() override { server_.thaw(); }
+  void kill() override { server_.kill(); }
+  void start() override { server_.start(); }
+  pid_t pid() const override { return server_.pid(); }
+  std::vector<Proxy*> proxies() override { return way_.proxies(); }
+
+ protected:
+  OneServer(const StoreSetup& setup, typename Server::Setup servers)
+      : server_(std::move(servers)), way_(setup, server_.port()) {}
+  Server server_;
+  Way way_;
 };
 
 // The wall clock of a server that is started in this environment.

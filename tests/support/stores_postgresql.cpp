@@ -5,25 +5,19 @@
 namespace dlock::test {
 namespace {
 
-class Postgresql final : public Store {
+class Postgresql final : ServerClock, public OneServer<PostgresServer> {
  public:
   explicit Postgresql(const StoreSetup& setup)
-      : clock_(setup), server_(server(setup, clock_)), way_(setup, server_.port()) {}
+      : ServerClock(setup), OneServer(setup, server(setup, *this)) {}
   std::string url() const override { return url_of("postgres"); }
   std::string fresh(const std::string& name) override {
     server_.sql("CREATE DATABASE " + name);
     return url_of(name);
   }
-  void freeze() override { server_.freeze(); }
-  void thaw() override { server_.thaw(); }
-  void kill() override { server_.kill(); }
-  void start() override { server_.start(); }
-  void step_clock(std::chrono::seconds by) override { clock_.step(by); }
-  pid_t pid() const override { return server_.pid(); }
+  void step_clock(std::chrono::seconds by) override { step(by); }
   std::string tell(const std::vector<std::string>& words) override {
     return lines(server_.sql(words.at(0)));
   }
-  std::vector<Proxy*> proxies() override { return way_.proxies(); }
   std::string request_text() const override { return "dlock_"; }
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all = queue_kinds("lease");
@@ -42,9 +36,6 @@ class Postgresql final : public Store {
             .on_disk = setup.durable,
             .as_installed = setup.as_installed};
   }
-  ServerClock clock_;
-  PostgresServer server_;
-  Way way_;
 };
 
 const bool postgresql_added = add_store<Postgresql>("postgresql", missing_postgres);

@@ -23,27 +23,20 @@ std::string tell(RedisServer& server, const std::vector<std::string>& words) {
   return text;
 }
 
-class Redis final : public Store {
+class Redis final : public OneServer<RedisServer> {
  public:
   explicit Redis(const StoreSetup& setup)
-      : items_(setup.items),
-        server_({.config = config(setup), .movable_clock = setup.movable_clock}),
-        way_(setup, server_.port()) {}
+      : OneServer(setup, {.config = config(setup), .movable_clock = setup.movable_clock}),
+        items_(setup.items) {}
   std::string url() const override { return "redis://" + way_.host() + items_; }
   std::string fresh(const std::string& name) override {
     return fmt::format("redis://{}/0?restart_grace=0&prefix={}:", way_.host(), name);
   }
-  void freeze() override { server_.freeze(); }
-  void thaw() override { server_.thaw(); }
-  void kill() override { server_.kill(); }
-  void start() override { server_.start(); }
   void wipe() override { server_.command({"FLUSHALL"}); }
   void step_clock(std::chrono::seconds by) override { server_.step_clock(by); }
-  pid_t pid() const override { return server_.pid(); }
   std::string tell(const std::vector<std::string>& words) override {
     return test::tell(server_, words);
   }
-  std::vector<Proxy*> proxies() override { return way_.proxies(); }
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all = queue_kinds("fair");
     all.push_back({"set", {}, {}, false});
@@ -52,8 +45,6 @@ class Redis final : public Store {
 
  private:
   const std::string items_;
-  RedisServer server_;
-  Way way_;
 };
 
 // Redis servers that belong together.

@@ -5,17 +5,11 @@
 namespace dlock::test {
 namespace {
 
-class Zookeeper final : public Store {
+class Zookeeper final : public OneServer<ZookeeperServer> {
  public:
-  explicit Zookeeper(const StoreSetup& setup)
-      : server_(server(setup)), way_(setup, server_.port()) {}
+  explicit Zookeeper(const StoreSetup& setup) : OneServer(setup, server(setup)) {}
   std::string url() const override { return "zookeeper://" + way_.host(); }
   std::string fresh(const std::string& name) override { return url() + "/" + name; }
-  void freeze() override { server_.freeze(); }
-  void thaw() override { server_.thaw(); }
-  void kill() override { server_.kill(); }
-  void start() override { server_.start(); }
-  pid_t pid() const override { return server_.pid(); }
   std::string tell(const std::vector<std::string>& words) override {
     return server_.word(words.at(0));
   }
@@ -27,7 +21,6 @@ class Zookeeper final : public Store {
     return all;
   }
   int least_ttl() const override { return 4; }  // two ticks
-  std::vector<Proxy*> proxies() override { return way_.proxies(); }
 
  private:
   static ZookeeperServer::Setup server(const StoreSetup& setup) {
@@ -38,8 +31,6 @@ class Zookeeper final : public Store {
     if (!setup.as_installed) s.config.emplace_back("maxSessionTimeout=7200000");
     return s;
   }
-  ZookeeperServer server_;
-  Way way_;
 };
 
 const bool zookeeper_added = add_store<Zookeeper>("zookeeper", missing_zookeeper);
