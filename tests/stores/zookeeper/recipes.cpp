@@ -250,77 +250,68 @@ TEST_CASE("doctor: quorum, servers, limits and ACL") {
 
 // ---- --once-per --------------------------------------------------------------------------------
 
-TEST_CASE("late: a noted start never replaces one that was noted after the reading") {
+namespace {
+
+// Two that hold the key together; `a` is behind a proxy.
+struct Noting {
   Proxy proxy{shared_zookeeper().port()};
   const std::string chroot = fresh_chroot();
-  const auto a = open_zookeeper(fmt::format("zookeeper://127.0.0.1:{}{}", proxy.port(), chroot)),
-             b = open_zookeeper(shared_zookeeper().url() + chroot);
-  Request r = ask();
-  r.mode = Mode::shared;
-  const Lease mine = acquire_or_fail(*a, r);
-  r.owner = Owner::random();
-  const Lease other = acquire_or_fail(*b, r);
-  const auto start = [&](std::int64_t number) {
-    const RunStarts s = b->starts(key()).value();
-    return RunStart{s.now, s.now + 3'600'000'000 + number};
-  };
+  const std::unique_ptr<Backend> a = open_zookeeper(fmt::format("zookeeper://127.0.0.1:{}{}",
+                                                                proxy.port(), chroot)),
+                                 b = open_zookeeper(shared_zookeeper().url() + chroot);
+  const Lease mine = shared_by(*a), other = shared_by(*b);
+  const std::int64_t now = b->starts(key()).value().now;
+
+  static Lease shared_by(Backend& backend) {
+    Request r = ask();
+    r.mode = Mode::shared;
+    return acquire_or_fail(backend, r);
+  }
+  RunStart start(std::int64_t number) const { return {now + number, now + 3'600'000'000 + number}; }
+  // What `a` is answered, whose note arrives when `meanwhile` is over.
+  template <class Meanwhile>
+  UpdateResult late(const std::optional<RunStart>& was, const RunStart& is, Meanwhile meanwhile) {
+    proxy.hold(fmt::format("dlock1 {}", is.at));
+    auto noted = std::async(std::launch::async, [&] { return a->note_start(mine, {was, is}); });
+    REQUIRE(proxy.holds_one());
+    meanwhile();
+    proxy.let_go();
+    return noted.get().value();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("late: a noted start never replaces one that was noted after the reading") {
+  Noting n;
   const bool there = GENERATE(false, true);  // then it is changed, else it is created
   CAPTURE(there);
   std::optional<RunStart> was;
-  if (there) {
-    was = start(1);
-    REQUIRE(b->note_start(other, {{}, was}).value() == UpdateResult::yes);
-  }
-  const RunStart late = start(2), first = start(3);
-  proxy.hold(fmt::format("dlock1 {}", late.at));
-  auto noted = std::async(std::launch::async, [&] { return a->note_start(mine, {was, late}); });
-  REQUIRE(proxy.holds_one());
-  CHECK(b->note_start(other, {was, first}).value() == UpdateResult::yes);
-  proxy.let_go();
-  CHECK(noted.get().value() == UpdateResult::other_start);
-  CHECK(b->starts(key()).value().last == first);
+  if (there) was = n.start(1);
+  if (there) REQUIRE(n.b->note_start(n.other, {{}, was}).value() == UpdateResult::yes);
+  CHECK(n.late(was, n.start(2), [&] {
+    CHECK(n.b->note_start(n.other, {was, n.start(3)}).value() == UpdateResult::yes);
+  }) == UpdateResult::other_start);
+  CHECK(n.b->starts(key()).value().last == n.start(3));
 }
 
 TEST_CASE("late: a noted start whose grant has ended meanwhile changes nothing") {
-  Proxy proxy{shared_zookeeper().port()};
-  const std::string chroot = fresh_chroot();
-  const auto a = open_zookeeper(fmt::format("zookeeper://127.0.0.1:{}{}", proxy.port(), chroot)),
-             b = open_zookeeper(shared_zookeeper().url() + chroot);
-  const Lease mine = acquire_or_fail(*a, ask());
-  const RunStarts s = a->starts(key()).value();
-  proxy.hold(fmt::format("dlock1 {}", s.now));
-  auto noted = std::async(std::launch::async, [&] {
-    return a->note_start(mine, {{}, RunStart{s.now, s.now + 3'600'000'000}});
-  });
-  REQUIRE(proxy.holds_one());
-  CHECK(b->force_release(key(), std::nullopt).value() == Released::yes);
-  proxy.let_go();
-  CHECK(noted.get().value() == UpdateResult::not_held);
-  CHECK_FALSE(b->starts(key()).value().last);
+  Noting n;
+  CHECK(n.late({}, n.start(0), [&] {
+    CHECK(n.b->force_release(key(), std::nullopt).value() == Released::yes);
+  }) == UpdateResult::not_held);
+  CHECK_FALSE(n.b->starts(key()).value().last);
 }
 
 TEST_CASE("a noted start that was withdrawn does not come back by its version") {
-  Proxy proxy{shared_zookeeper().port()};
-  const std::string chroot = fresh_chroot();
-  const auto a = open_zookeeper(fmt::format("zookeeper://127.0.0.1:{}{}", proxy.port(), chroot)),
-             b = open_zookeeper(shared_zookeeper().url() + chroot);
-  Request r = ask();
-  r.mode = Mode::shared;
-  const Lease mine = acquire_or_fail(*a, r);
-  r.owner = Owner::random();
-  const Lease other = acquire_or_fail(*b, r);
-  const RunStarts s = b->starts(key()).value();
-  const RunStart one{s.now, s.now + 3'600'000'001}, late{s.now + 1, s.now + 3'600'000'002},
-      next{s.now + 2, s.now + 3'600'000'003};
-  REQUIRE(b->note_start(other, {{}, one}).value() == UpdateResult::yes);
-  proxy.hold(fmt::format("dlock1 {}", late.at));
-  auto noted = std::async(std::launch::async, [&] { return a->note_start(mine, {one, late}); });
-  REQUIRE(proxy.holds_one());
-  CHECK(b->note_start(other, {one, {}}).value() == UpdateResult::yes);
-  CHECK(b->note_start(other, {{}, next}).value() == UpdateResult::yes);
-  proxy.let_go();
-  CHECK(noted.get().value() == UpdateResult::other_start);
-  CHECK(b->starts(key()).value().last == next);
+  Noting n;
+  const RunStart one = n.start(1), next = n.start(3);
+  REQUIRE(n.b->note_start(n.other, {{}, one}).value() == UpdateResult::yes);
+  CHECK(n.late(one, n.start(2), [&] {
+    CHECK(n.b->note_start(n.other, {one, {}}).value() == UpdateResult::yes);
+    CHECK(n.b->note_start(n.other, {{}, next}).value() == UpdateResult::yes);
+  }) == UpdateResult::other_start);
+  CHECK(n.b->starts(key()).value().last == next);
 }
 
 TEST_CASE("the times of --once-per are the servers', also of who has written nothing yet") {
