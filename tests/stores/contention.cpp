@@ -124,7 +124,6 @@ void Contention::use(Backend& backend, Lease lease, unsigned number, Dice& dice)
   }
   if (!mine) {
     ++lost;
-    early += Clock::now() < lease.deadline;
     note(number, What::fail, "renew", lease);
   }
   note(number, What::invoke, "release", lease);

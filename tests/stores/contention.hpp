@@ -30,20 +30,13 @@ class Contention {
   Contention& operator=(const Contention&) = delete;
 
   long grants() const noexcept { return grants_; }
-  // They were granted so much; or the `least` that says something until `end`, which a busy machine
-  // has more time for.
-  bool had_enough(long wanted, long least, Deadline end) const {
-    return grants_ >= wanted || Clock::now() >= (grants_ >= least ? end : later(end, least_bound));
-  }
   // They stop. Empty: no two held a key at a time, tokens rose, a release ended its own grant
   // alone, and every attempt ended.
   std::string violations();
-  // Leases that were lost, and those of them whose deadline was yet to come; requests that failed.
-  std::atomic<long> lost{0}, early{0}, errors{0};
+  // Leases that were lost; requests that failed.
+  std::atomic<long> lost{0}, errors{0};
 
  private:
-  static constexpr Duration least_bound = std::chrono::minutes{8};
-
   void client(unsigned number);
   void use(Backend&, Lease, unsigned number, Dice&);
   void note(unsigned number, history::What, const char* f, const Lease&);

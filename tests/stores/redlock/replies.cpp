@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that were carried out and whose replies were lost, in each phase; other Redlock clients.
+#include <sys/wait.h>
+#include <cstdlib>
 #include "redlock/record.hpp"
 #include "redlock/redlock_backend.hpp"
 #include "redlock_faults.hpp"
@@ -213,4 +215,32 @@ TEST_CASE("other clients of the algorithm: excluded both ways, shown, waited for
   // Their release compares the value, which is not theirs.
   CHECK(votes_of(m, "shared name", l.owner) >= 3);
   CHECK(backend->release(l) == Released::yes);
+}
+
+// NODE_MODULES is the directory of `npm install redlock ioredis`.
+TEST_CASE("node-redlock and dlock exclude each other") {
+  const char* modules = std::getenv("NODE_MODULES");
+  if (!modules || !installed("node")) {
+    WARN("not tested: NODE_MODULES is not set, or node is not installed");
+    return;
+  }
+  RedlockMasters m;
+  const auto backend = open_redlock(m.url(), patient());
+  const auto status_of_theirs = [&](const char* name) {
+    std::string ports;
+    for (const auto& s : m.servers) ports += fmt::format("{},", s->port());
+    const std::string script = fmt::format(
+        "const M=require('{0}/redlock'),R=M.default||M,I=require('{0}/ioredis');"
+        "const r=new R([{1}].map(p=>new I(p,'127.0.0.1')),{{retryCount:0}});"
+        "(r.acquire||r.lock).call(r,['{2}'],5000).then(()=>process.exit(0),()=>process.exit(3))",
+        modules, ports, name);
+    return WEXITSTATUS(std::system(fmt::format("node -e \"{}\"", script).c_str()));
+  };
+  const Lease ours = granted_within(*backend, request(key("ours")));
+  CHECK(status_of_theirs("ours") == 3);
+  CHECK(status_of_theirs("theirs") == 0);
+  Request impatient = request(key("theirs"));
+  impatient.wait = false;
+  CHECK(std::holds_alternative<Busy>(answer_of(*backend, impatient)));
+  CHECK(backend->release(ours) == Released::yes);
 }

@@ -181,7 +181,7 @@ class Cuts {
       ::usleep(5000);
     p.second = open_zookeeper(fmt::format("zookeeper://{},{}/cut", (*ensemble_)[leader_].host(),
                                           (*ensemble_)[other_].host()));
-    p.waiter = p.second->enqueue(request(key(p.key), 20s)).value();
+    p.waiter = p.second->enqueue(request(*Key::parse(p.key), 20s)).value();
     for (const Deadline end = Clock::now() + 60s;;) {
       const auto answer = p.waiter->poll(50ms);
       if (answer && std::holds_alternative<Waiting>(*answer)) return;
@@ -235,7 +235,7 @@ class Cuts {
   int number_ = 0;
 };
 
-void cut(const char* self) {
+void cut(const char* self, bool full) {
   const char* dlock = std::getenv("DLOCK");
   if (!dlock || ::geteuid() != 0 || sh("ip netns list >/dev/null 2>&1") != 0) {
     fmt::print("cut: left out, it needs root and DLOCK\n");
@@ -253,5 +253,9 @@ void cut(const char* self) {
 int main(int argc, char** argv) {
   if (argc == 3 && std::string_view{argv[1]} == "--job") job(argv[2]);
   if (const char* program = missing_zookeeper()) return without(program);
-  return run_parts(argc, argv, {{"cut", [&] { cut(argv[0]); }}});
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  try {
+    cut(argv[0], argc == 2 && std::string_view{argv[1]} == "--full");
+  } catch (const std::exception& e) { must(false, e.what()); }
+  return failed ? 1 : 0;
 }
