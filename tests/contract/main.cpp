@@ -40,8 +40,18 @@ class StoreAt final : public Store {
   std::unique_ptr<Backend> open(const Settings& s) override {
     return test::open_backend(factory_, url_, s, traits_.recipe);
   }
+  std::uint16_t port() const override {
+    return static_cast<std::uint16_t>(std::stoi(url_.substr(port_at())));
+  }
+  std::unique_ptr<Backend> open_at(std::uint16_t port, const Settings& s) override {
+    std::string url = url_;
+    url.replace(port_at(), std::to_string(this->port()).size(), std::to_string(port));
+    return test::open_backend(factory_, url, s, traits_.recipe);
+  }
 
  private:
+  std::size_t port_at() const { return url_.find("127.0.0.1:") + 10; }
+
   const std::string url_;
   const BackendFactory& factory_;
   const Traits& traits_;

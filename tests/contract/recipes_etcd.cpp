@@ -22,7 +22,9 @@ const bool etcd_added = [] {
          // etcd gives no lease for less than 2 s
          .real_time = true,
          .shortest_ttl = std::chrono::milliseconds{2000},
-         .costs = traits.native ? Costs{.free = 3, .queued = 5.3, .wakes = 1.1} : Costs{}});
+         .costs =
+             traits.native ? Costs{.free = 3, .renewal = 2, .queued = 5.3, .wakes = 1.1} : Costs{},
+         .messages = {{"/v3/kv/txn"}, "/v3/kv/txn", "request_delete_range", "ignore_lease"}});
   return true;
 }();
 

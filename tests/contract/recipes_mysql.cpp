@@ -34,8 +34,10 @@ const bool mysql_added = [] {
       s.shortest_ttl = std::chrono::seconds{1};  // wait_timeout has whole seconds
     }
     if (suffix.empty() && traits.recipe == "lease")
-      s.costs = {.free = 2, .queued = 5.5, .wakes = 1.1};
+      s.costs = {.free = 2, .renewal = 2, .queued = 5.5, .wakes = 1.1};
     if (traits.recipe == "get-lock") s.costs.free = 2;
+    if (traits.recipe == "insert") s.messages.grants = {"INSERT INTO `method_lock`"};
+    if (traits.recipe == "version") s.messages.grants = {"UPDATE dlock_version"};
     add(s);
   };
   for (const Traits& traits : mysql::recipes) subject(traits, "", "");

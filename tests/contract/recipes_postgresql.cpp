@@ -22,7 +22,7 @@ const bool postgresql_added = [] {
     s.real_time = traits.liveness == Liveness::connection;
     s.owner_across_backends = !s.real_time;
     if (suffix.empty() && traits.recipe == "lease")
-      s.costs = {.free = 2, .queued = 5.2, .wakes = 1.2};
+      s.costs = {.free = 2, .renewal = 2, .queued = 5.2, .wakes = 1.2};
     add(s);
   };
   for (const Traits& traits : postgresql::recipes) subject(traits, "", "");

@@ -23,7 +23,8 @@ const bool zookeeper_added = [] {
          .shortest_ttl = std::chrono::milliseconds{500},
          // free: create, list, the watch for a forced release, delete
          .costs = traits.native ? Costs{.free = 4, .queued = 8, .wakes = 1.1, .permit_wakes = 4}
-                                : Costs{}});
+                                : Costs{},
+         .messages = {.grants = {"dlock1"}, .release = traits.native ? "__WRIT__" : ""}});
   return true;
 }();
 

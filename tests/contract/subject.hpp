@@ -16,14 +16,25 @@ class Store {
  public:
   virtual ~Store() = default;
   virtual std::unique_ptr<Backend> open(const Settings&) = 0;  // throws when it cannot
+  // Where it has one server: its port, and the same by another port, as that of a proxy.
+  virtual std::uint16_t port() const { return 0; }
+  virtual std::unique_ptr<Backend> open_at(std::uint16_t, const Settings& s) { return open(s); }
 };
 
 // What a recipe may cost its store (costs.cpp); 0: nobody promises anything.
 struct Costs {
   double free = 0;          // requests that take a free key and give it back
+  double renewal = 0;       // requests of a renewal
   double queued = 0;        // requests of a grant behind others and its release, at most
   double wakes = 0;         // wake-ups of all waiters for a grant, at most
   double permit_wakes = 0;  // the same for a permit
+};
+
+// What only such a request contains, once its server knows all scripts (messages.cpp); empty:
+// no case needs it.
+struct Messages {
+  std::vector<std::string> grants{};  // of each request that takes a free key
+  std::string renewal{}, release{}, revocation{};
 };
 
 struct Subject {
@@ -47,6 +58,7 @@ struct Subject {
   // a try on a busy machine may end without an answer; a poll is then repeated
   bool tries_go_unanswered = false;
   Costs costs{};
+  Messages messages{};
 };
 
 void add(Subject);

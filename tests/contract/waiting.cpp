@@ -59,11 +59,14 @@ CONTRACT_CASE("a wait says for how long the holder has held, as inspect does, or
   const Deadline began = Clock::now();
   const Granted g = take(*backend, wanted);
   const Deadline granted = Clock::now();
+  ::usleep(20'000);  // a time that counts from the renewal is shorter than one from the grant
+  CHECK(kept(backend->renew(g.lease, 60s)));
   const auto seen = other->inspect(key("k")).value().value();
   const auto check = [&](const std::optional<HolderView>& holder, Deadline asked) {
     REQUIRE(holder);
     const auto held = holder->held();
     CHECK(held.has_value() == seen.holders.at(0).held().has_value());
+    if (subject().traits->native && subject().traits->family != "zookeeper") CHECK(held);
     if (!held) return;
     CHECK(*held >= asked - granted - 1ms);
     CHECK(*held <= Clock::now() - began + 1ms);

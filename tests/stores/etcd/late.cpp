@@ -138,13 +138,6 @@ TEST_CASE("a release behind a renewal whose reply was lost frees the key at once
   CHECK(granted(w->poll(0s)));
 }
 
-TEST_CASE("a renewal whose reply was lost is kept by the next one") {
-  Scene s;
-  const Lease lease = take(*s.late, request(key("k"), 600s));
-  s.carried_out([&] { return s.late->renew(lease, 600s); });
-  CHECK(kept(renewed(*s.late, lease, 600s)));
-}
-
 TEST_CASE(
     "late release, removal, request to stop, note and detachment leave the next grant alone") {
   const auto start = [](const Lease& lease, Backend& b) {
@@ -183,26 +176,4 @@ TEST_CASE(
     CHECK_FALSE(s.other->inspect(key("k")).value()->last_run);
     s.still_holds(next);
   }
-}
-
-// Told by a broken connection, it is repeated at once.
-TEST_CASE("a renewal and a release whose connection breaks are repeated within their time") {
-  Scene s;
-  s.late = open_etcd(through(s.proxy), patient());
-  const Lease lease = take(*s.late, request(key("k"), 600s));
-  s.proxy.lose_reply(transactions);
-  CHECK(kept(s.late->renew(lease, 600s)));
-  REQUIRE(s.proxy.lost_one());
-  s.proxy.lose_reply("request_delete_range");
-  CHECK(s.late->release(lease).value() == Released::yes);
-  REQUIRE(s.proxy.lost_one());
-  CHECK(below(s.server, "dlock/lock/k/").empty());
-}
-
-TEST_CASE("a release that was not answered counts as released when it is repeated") {
-  Scene s;
-  const Lease lease = take(*s.late, request(key("k"), 600s));
-  s.carried_out([&] { return s.late->release(lease); }, "request_delete_range");
-  release_or_fail(*s.late, lease);
-  CHECK(answered([&] { return s.late->release(lease); }) == Released::was_not_held);
 }

@@ -155,26 +155,6 @@ TEST_CASE("insert: a foreign row stays, except with ?stale_after=") {
   CHECK(acquire_or_fail(*bold, request(key("k"), 30s)).token > first.token);
 }
 
-TEST_CASE("insert and version: a grant whose reply was lost is recognised") {
-  Database db{server()};
-  Proxy proxy{server().port()};
-  for (const auto& [recipe, statement] :
-       {std::pair{"insert", "INSERT INTO `method_lock`"}, {"version", "UPDATE dlock_version"}}) {
-    CAPTURE(recipe);
-    const auto a = open_mysql(through(proxy, db), patient(), recipe),
-               other = open_mysql(db.url(), patient(), recipe);
-    release_or_fail(*a, acquire_or_fail(*a, request(key("warm"))));
-    const Request r = request(key("k"), 60s);
-    proxy.lose_reply(statement);
-    const Lease l = granted_within(*waiter(*a, r));
-    CHECK(l.deadline <= later(Clock::now(), 60s));
-    REQUIRE(proxy.lost_one());
-    CHECK(other->check(r.key, l.token).value() == Validity::valid);
-    CHECK(kept(a->renew(l, 60s)));
-    CHECK(a->release(l).value() == Released::yes);
-  }
-}
-
 TEST_CASE("version: a write based on an old version fails") {
   Database db{server()};
   const auto a = open_mysql(db.url(), patient(), "version");

@@ -105,38 +105,6 @@ TEST_CASE("a message sent for an earlier grant of the same owner affects only th
   CHECK(backend->release(by_handle) == Released::yes);
 }
 
-TEST_CASE("a late request to stop asks no later holder, and leaves nothing behind") {
-  Proxied p;
-  auto holder = open_redis(p.direct()), other = open_redis(p.direct());
-  auto late = open_redis(p.url(), quick(1s));
-  const Key k = key("stop");
-  const Lease first = acquire_or_fail(*holder, request(k, 60s));
-  REQUIRE(answered([&] { return late->revoke(k); }) == Released::yes);  // the script is known
-  release_or_fail(*holder, first);
-  const Lease second = acquire_or_fail(*holder, request(k, 60s));
-  p.proxy.hold(std::string{redis::scripts::revoke.sha});
-  // unanswered, so whether it was carried out is unknown
-  REQUIRE_FALSE(call_until([&] { return p.proxy.holds_one(2s); }, [&] { return late->revoke(k); }));
-  release_or_fail(*holder, second);
-  const Lease third = acquire_or_fail(*holder, request(k, 60s));
-  const auto scripts_run = [&] {
-    const std::string stats = p.server.command({"INFO", "commandstats"}).text;
-    const std::size_t at = stats.find("cmdstat_evalsha:");
-    return stats.substr(at, stats.find(',', at) - at);
-  };
-  const std::string before = scripts_run();
-  p.proxy.let_go();
-  REQUIRE(becomes([&] { return scripts_run() != before; }));
-  const Renewal answer = renewed(*holder, third, 60s);
-  REQUIRE(kept(answer));
-  CHECK_FALSE(std::get<Kept>(answer).revoked);
-  CHECK_FALSE((**other->inspect(k)).holders[0].revoked);
-  CHECK(p.server.command({"KEYS", "*"}).items.size() == 1);
-  CHECK(p.server.command({"HGET", p.server.command({"KEYS", "*"}).text_at(0), "revoke"})
-            .text.empty());
-  release_or_fail(*holder, third);
-}
-
 TEST_CASE(
     "the record outlives its longest need: a lease, a lock-delay, a note of --once-per 200d") {
   RedisServer server;

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lost replies, silent servers, sessions that end.
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-#include <thread>
 #include "faults.hpp"
 #include "support/proxy.hpp"
-#include "util/fd.hpp"
+#include "support/stranger.hpp"
 #include "zookeeper/queue/queue.hpp"
 #include "zookeeper/records.hpp"
 
@@ -31,28 +28,6 @@ struct Far {  // a chroot of the shared server, also behind a proxy
 };
 
 }  // namespace
-
-TEST_CASE("a create whose reply is lost is found again, not repeated") {
-  for (const bool quietly : {false, true})
-    for (const char* recipe : all_recipes) {
-      CAPTURE(quietly, recipe);
-      Far far;
-      const auto backend = far.open(500ms, recipe);
-      RawZookeeper raw{shared_zookeeper().url()};
-      const bool native = std::string_view{recipe} == "sequential";
-      const std::string directory = far.chroot + (native ? "/dlock" : "");
-      raw.make_all(std::string_view{recipe} == "ephemeral" ? far.chroot : directory + "/k");
-      far.proxy.lose_reply("dlock1", quietly);
-      const Lease l = take(**backend->enqueue(ask()));
-      CHECK(far.proxy.lost_one());
-      if (std::string_view{recipe} != "ephemeral")
-        CHECK(raw.children(directory + "/k").size() == 1);
-      const auto other = open_zookeeper(far.direct(), {}, recipe);
-      CHECK(other->check(key(), l.token).value() == Validity::valid);
-      release_or_fail(*backend, l);
-      release_or_fail(*other, acquire_or_fail(*other, ask()));
-    }
-}
 
 TEST_CASE("nodes of another session that otherwise look like ours are waited for") {
   for (const char* recipe : all_recipes) {
@@ -132,17 +107,6 @@ TEST_CASE("ephemeral: a waiter whose watch got no answer notices the release all
   REQUIRE(waits(*w));
   release_or_fail(*holder, held);
   release_or_fail(*waiter, take(*w));
-}
-
-TEST_CASE("a release whose reply is lost counts as released") {
-  Far far;
-  const auto backend = far.open(60s);
-  const Lease l = acquire_or_fail(*backend, ask());
-  far.proxy.lose_reply("__WRIT__");
-  CHECK(backend->release(l).value() == Released::yes);
-  CHECK(far.proxy.lost_one());
-  const auto other = open_zookeeper(far.direct());
-  release_or_fail(*other, acquire_or_fail(*other, ask()));
 }
 
 TEST_CASE("a lock released without a reply is gone before the same client takes it anew") {
@@ -346,47 +310,25 @@ TEST_CASE("an error of a connection says why no server answers") {
     return answer ? "it answers" : answer.error().message;
   };
   CHECK(why(1).find("127.0.0.1:1: Connection refused") != std::string::npos);
-  const Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof at;
-  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&at), size) == 0);
-  REQUIRE(::listen(listener.get(), 100) == 0);
-  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
-  std::thread other([&] {
-    for (;;) {
-      const Fd one{::accept(listener.get(), nullptr, nullptr)};
-      if (!one) return;
-      char block[4096];
-      (void)::recv(one.get(), block, sizeof block, 0);
-      (void)::send(one.get(), "-ERR unknown command", 20, MSG_NOSIGNAL);
-      while (::recv(one.get(), block, sizeof block, 0) > 0) {}
-    }
-  });
+  const Stranger other{[](const Fd& peer) {
+    (void)heard(peer);
+    say(peer, "-ERR unknown command");
+    while (!heard(peer).empty()) {}
+  }};
   // a busy machine may be late with that answer
-  CHECK(one_of_five([&] {
-    return why(ntohs(at.sin_port)).find("does not speak ZooKeeper") != std::string::npos;
-  }));
-  ::shutdown(listener.get(), SHUT_RDWR);
-  other.join();
+  CHECK(one_of_five(
+      [&] { return why(other.port()).find("does not speak ZooKeeper") != std::string::npos; }));
 }
 
 // Otherwise a frozen leader keeps dlock from the servers that have elected another one.
 TEST_CASE("a server that stays silent gets less time at the next attempts to connect") {
-  const Fd frozen{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof at;
-  REQUIRE(::bind(frozen.get(), reinterpret_cast<sockaddr*>(&at), size) == 0);
-  REQUIRE(::listen(frozen.get(), 100) == 0);
-  REQUIRE(::getsockname(frozen.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
-  const std::string url = fmt::format("zookeeper://127.0.0.1:{}", ntohs(at.sin_port));
+  const Listener frozen;
+  ::fcntl(frozen.fd.get(), F_SETFL, O_NONBLOCK);
+  const std::string url = fmt::format("zookeeper://127.0.0.1:{}", frozen.port);
   CHECK(one_of_five([&] {
     CHECK_FALSE(open_zookeeper(url, quick(4s, 4s))->inspect(key()));  // the first waits for 1 s
     unsigned attempts = 0;
-    while (Fd{::accept(frozen.get(), nullptr, nullptr)}) ++attempts;
+    while (frozen.accept()) ++attempts;
     return attempts > 5;
   }));
 }
