@@ -29,8 +29,8 @@ bool nap(Duration, int interrupt_fd) noexcept;
 // Returns the pause after this number of failures of one request. It is random, so that clients
 // with the same problem do not retry at the same moment.
 Duration pause_after(unsigned failures) noexcept;
-// The same after failed tries to connect, which cost the server more than requests: 20 ms, growing
-// to 500 ms.
+// Like pause_after(), but for failed tries to connect, which cost the server more than requests.
+// The pause grows from 20 ms to 500 ms.
 Duration pause_before_connect(unsigned failures) noexcept;
 
 // What may help when a server has refused a request.

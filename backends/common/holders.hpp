@@ -21,8 +21,8 @@ struct Holders {
   std::map<Owner, Micros> granted;  // the time of each grant
 
   Micros granted_at(const LockState::Holder&) const;
-  // Returns the record for a changed LockState. In that LockState the deadlines of holders other
-  // than `me` are prolonged by `skew`; the record gets them without `skew`.
+  // Returns the record for a changed LockState. There, the deadline of every holder except `me`
+  // includes `skew`; the record gets the deadlines without `skew`.
   Holders changed_to(const LockState&, const Owner* me, Micros skew) const;
 };
 

@@ -30,9 +30,9 @@ bool is_address(const std::string& host) noexcept;  // returns whether the host 
 
 class Lookup {
  public:
-  // Begins a new lookup. If an earlier lookup of this host was successful, and no new answer comes
-  // within 1 s or a third of the time, whichever is shorter, this lookup returns the addresses of
-  // the earlier answer.
+  // Begins a new lookup. If an earlier lookup of this host was successful, the new lookup waits for
+  // at most 1 s, or a third of the time if that is shorter. If no new answer comes, it returns the
+  // addresses of the earlier answer.
   Lookup(const std::string& host, std::uint16_t port, Deadline until);
   ~Lookup();
   Lookup(const Lookup&) = delete;

@@ -6,9 +6,9 @@
 
 namespace dlock {
 
-// Polls a lock whose release wakes no waiter. It polls every 0.1 s, after 20 tries every 0.5 s, and
-// also when the lock should end by itself. The intervals are random, so that waiters do not poll at
-// the same moment.
+// Polls a lock whose release wakes no waiter. It polls every 0.1 s, and every 0.5 s after 20 tries.
+// It also polls when the lock should end by itself. The intervals are random, so that waiters do
+// not poll at the same moment.
 class PollingWaiter : public Waiter {
  public:
   PollingWaiter(const Request& request, int interrupt_fd)

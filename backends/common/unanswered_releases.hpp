@@ -20,8 +20,8 @@ class UnansweredReleases {
   }
 
   // Returns what the reply to a release means. `removed`: the store had the grant until now.
-  // `unclear`: an earlier try of this call got no reply. If such an earlier release exists and the
-  // grant is gone although its ttl is not over, the earlier release has removed the grant.
+  // `unclear`: an earlier try of this call got no reply. If the grant is gone before its ttl is
+  // over, an earlier release without a reply has removed it.
   Released answered(const Lease& lease, bool removed, bool unclear = false) {
     const auto before = find(lease.key, lease.owner);
     const bool by_us = (unclear || before != leases_.end()) && Clock::now() < lease.deadline;

@@ -108,8 +108,8 @@ std::string temporary_name() { return ".new." + Owner::random().hex(); }
 
 // A file shared by a group gets its rights under a temporary name, before others see it under its
 // own name. If renameat2 does not work (because of the filesystem or a seccomp filter), the file is
-// made under its own name at once. Then, until its rights are set, others may see the file with
-// only the rights that a strict umask has left.
+// made under its own name at once. In that case, others may see the file before its rights are set,
+// with only the rights that a strict umask has left.
 enum class Made { renamed, in_place };
 
 bool rename_new(int dir, const std::string& from, const std::string& to) {

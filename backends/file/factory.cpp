@@ -40,7 +40,7 @@ Result<std::string> absolute(const std::string& path) {
   return without_end_slashes(std::move(full));
 }
 
-// A URL, and the prefix of names in the form in which it is used.
+// What a URL means. `prefix`: the prefix of names, in the form that the recipe uses.
 struct Parsed : Settings {
   Directory directory;
   std::string prefix;

@@ -39,8 +39,8 @@ constexpr Check checks[] = {
      "become slower until it ends; GRANT pg_read_all_stats shows it"},
 };
 
-// Reads the server's clock; whether the tables are there, and the schema for new tables; other
-// schemas with tables of dlock. {}: needs().
+// Reads four facts: the server's clock, whether the tables exist, the schema for new tables, and
+// other schemas that have tables of dlock. {}: needs().
 constexpr std::string_view facts_sql =
     "SELECT (date_part('epoch',clock_timestamp())*1e6)::bigint,"
     "(SELECT bool_and(to_regclass(t) IS NOT NULL) FROM (VALUES {0}) n(t,r)),current_schema(),"

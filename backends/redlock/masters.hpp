@@ -50,9 +50,9 @@ class Node {
   // Begins to connect, unless there is a connection or the last failure is too recent.
   void connect();
   // Sends the request. The reply has this number, if the connection lives. Call it only when ready.
-  // On each connection, a script is sent as text until a reply to it has come. Otherwise a reply
-  // that says that the script is missing could come when other requests were sent after it, or when
-  // the caller has ended.
+  // On each connection, a script is sent as text until a reply to it has come. Otherwise the reply
+  // that the script is missing could come after other requests were sent, or after the caller has
+  // ended.
   void send(const Call&, std::uint64_t number);
   // Sends the request now, or as soon as there is a connection.
   void send_or_owe(Call, std::uint64_t number);
@@ -124,7 +124,7 @@ class Masters {
 
   std::size_t size() const noexcept { return nodes_.size(); }
   std::size_t majority() const noexcept { return nodes_.size() / 2 + 1; }
-  // Returns whether all but n masters are a majority.
+  // Returns whether a majority remains without n of the masters.
   bool majority_without(std::size_t n) const noexcept { return n <= size() - majority(); }
   const Node& operator[](std::size_t i) const noexcept { return nodes_[i]; }
   std::vector<Node>& nodes() noexcept { return nodes_; }
@@ -163,7 +163,7 @@ class Masters {
 
   const redis::Options& options_;
   bool had_majority_ = false;
-  // how long it took to connect to a majority, the last time that there was none
+  // how long it took last time to connect to a majority after there was none
   Duration majority_time_{};
   std::vector<Node> nodes_;
   std::uint64_t number_ = 0;

@@ -26,7 +26,7 @@
 //
 // Lists: all of this is true only for clients with the same list of masters, because majorities of
 // two lists need not overlap. So each master stores the list of the key's last confirmed grant. A
-// client with another list gets no vote, and a reply that says so. To change the list on purpose
+// client with another list gets no vote, and the reply says why. To change the list on purpose
 // (list_change=yes), all masters that both lists contain must vote. They are at least half of the
 // old list, so no holder by the old list is left. Before the first of them stores the new list, all
 // of them have stored that the old list is over. So a lost message never gives each list a
@@ -119,8 +119,8 @@ class RedlockBackend final : public Backend {
   Deadline usual_deadline() const noexcept;
 
   std::uint64_t requests = 0, wakeups = 0;
-  // Whether, at a waiter's last request or at the last list of keys, so many masters were in their
-  // grace period that the others were no majority.
+  // True: so many masters were in their grace period that the others were no majority. Each attempt
+  // of a waiter and each listing of keys sets the value again.
   bool in_grace = false;
 
  private:

@@ -63,8 +63,8 @@ class OneAttempt {
                 [this, whom](std::size_t i) { return masters_.votes(i) && (!whom || whom(i)); });
   }
 
-  // If no master that has voted knows a list for the key, the key is new, or only the other masters
-  // know its list. So wait for these masters first.
+  // If no master that has voted knows a list for the key, there are two possibilities: the key is
+  // new, or only the other masters know its list. So wait for the other masters first.
   void request_votes() {
     const bool change = backend_.options().list_change;
     const auto known = [&](const Vote& v) { return granted(v) && known_list(v) == list_; };

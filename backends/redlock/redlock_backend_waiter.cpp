@@ -10,9 +10,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr unsigned most_unanswered = 3;  // tries in one poll without a known outcome
-// How often the pause doubles after such tries in a row: up to 6.4 s at the default ttl. If too
-// many waiters ask at once, the masters cannot reply in time as long as all waiters ask again at
-// the same rate.
+// How many times the pause doubles if such tries follow each other: up to 6.4 s at the default ttl.
+// If too many waiters ask at once, the masters can reply in time only if the waiters then ask less
+// often.
 constexpr unsigned most_doublings = 5;
 constexpr Duration check_anyway = 2s;  // the pause if the holder is a dlock, which wakes us
 constexpr Duration together = 5ms;     // time within which the wake-ups of a majority arrive
@@ -60,7 +60,7 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
   unanswered_ = 0;
   last_.sent_at = {};
   for (bool first = true;; first = false) {
-    // A slice of zero means one try now. All other slices, even short ones, keep the interval.
+    // A slice of zero means one try now. No other slice, however short, shortens the interval.
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
       const Deadline until = std::min(end, next_);
       if (silent_ > 0) wait_for(-1, 0, {until, backend_.options().interrupt_fd});

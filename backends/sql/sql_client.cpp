@@ -36,8 +36,8 @@ Result<std::unique_ptr<SqlSession>> SqlClient::session(Deadline until, bool any)
   for (std::size_t tried = 0; tried < servers_; ++tried) {
     const Duration left = std::chrono::duration_cast<Duration>(until - Clock::now());
     if (left <= Duration{} && tried > 0) break;
-    // With several servers, none may use up the time of the others. A single server that was
-    // reached before has no such limit, because it may be far away.
+    // If there are several servers, none may use up the time of the others. A single server that
+    // was reached before has no such limit, because it may be far away.
     const Duration share =
         std::max<Duration>(left, Duration{1'000}) / static_cast<Duration::rep>(servers_ - tried);
     const bool alone = ever_connected_ && servers_ == 1;

@@ -32,7 +32,8 @@ class SqlClient {
   SqlClient& operator=(const SqlClient&) = delete;
 
   virtual const SqlOptions& options() const noexcept = 0;
-  // Returns op_timeout from now, and connect_timeout more until a server has been reached once.
+  // Returns the time op_timeout from now. Until a server has been reached once, it adds
+  // connect_timeout.
   Deadline usual_deadline() const noexcept;
   std::uint64_t exchanges() const noexcept;  // of all sessions so far
 
@@ -50,7 +51,7 @@ class SqlClient {
   // Ends the session's wait in the server, and returns 0. If only a statement of another session
   // can end the wait, does nothing and returns the number of the session that waits.
   virtual int end_wait(SqlSession*) = 0;
-  // Drops the session as soon as its wait, which another session ends, is over.
+  // Drops the session as soon as another session has ended the wait of this session.
   virtual void drop_waiting(std::unique_ptr<SqlSession> s, Deadline) { drop(std::move(s)); }
 
   // Runs `step` over a session, again and again, until the step succeeds or fails for good, or

@@ -67,7 +67,7 @@ class SqlHeldBackend : public Base {
       return fail(this->cannot(fmt::format(
           "only the process that has the connection can release it ({})", found.who.text())));
     }
-    // There is no lock without a session: the lock has ended before, or ends now.
+    // A grant that has lost its session has no lock. A grant with a session loses the lock now.
     bool was = false;
     if (h->connection) {
       Connection& c = *h->connection;

@@ -34,8 +34,8 @@ Result<T> SqlLeaseBackend::run(OwnGrant* g, const Step& step) {
     if (done || !g->session->broken()) return done;
     const bool silent = !g->session->has_server_error();
     client_->drop(std::move(g->session));
-    // Without a reply in time, do not try again. But if the server has ended the session, do try
-    // again: then the delay does not show how fast the server is.
+    // If no reply came in time, do not try again. But if the server has ended the session, try
+    // again: in this case the delay does not show that the server is slow.
     if (silent && Clock::now() >= until) return done;
   }
   return client_->run<T>(client_->usual_deadline(), true, [&](SqlSession& s) {

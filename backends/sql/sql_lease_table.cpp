@@ -249,10 +249,10 @@ SqlWakeTarget SqlLeaseTable::target(const Row& row, const LockState::Acquisition
 // Lets the contender pass waiters that do not claim a free key, and returns the ticket of the last
 // waiter that was passed; 0: none. A waiter whose process is stopped keeps its session. If there
 // has been room long enough for all waiters ahead to claim the key, they lose their turn. Room
-// means that neither we nor any of them must wait for a holder. (If only we needed room, a reader
-// would pass a writer that must wait for other readers.) Until the next grant the room can only
-// grow, even while holders renew, so the time counts from when the room was first seen. A contender
-// that has no row in the queue counts as the last.
+// means that neither we nor any of them must wait for a holder. (If room for us were enough, a
+// reader would pass a writer that must wait for other readers.) Until the next grant the room can
+// only grow, even while holders renew, so the time counts from when the room was first seen. A
+// contender that has no row in the queue counts as the last.
 Result<std::uint64_t> SqlLeaseTable::pass_the_stopped(SqlSession& c, Attempt& a, Row& row,
                                                       Deadline until) {
   const auto& waiters = row.state.waiters;

@@ -143,7 +143,7 @@ class SqlLeaseTable {
 
   // Adds what else a contender needs, from columns 10 and 12: the ticket of its own row in the
   // queue, and the living waiter ahead for which it would wait. A contender that is not exclusive
-  // needs all waiters ahead, because it may run together with them. These are read after the
+  // needs all waiters ahead, because it may run together with them. The waiters are read after the
   // holders. If a waiter ahead is granted in between, the version has changed, so the contender's
   // UPDATE writes nothing. The row of an owner that already holds the key does not count.
   Result<void> add_waiters(SqlSession&, const Attempt&, const SqlRows&, Row&, Deadline until);

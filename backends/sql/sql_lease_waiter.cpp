@@ -15,12 +15,12 @@
 //     that begins later ends at once.
 //  5. The first waiter is stopped: the waiters behind it pass it (SqlLeaseTable::pass_the_stopped).
 //  6. A grant got no reply: it was carried out, was not carried out, or will be carried out late.
-//     If it was carried out, the next reading finds our owner, and we have what is then left of the
-//     lease. A late grant writes nothing, unless the row is still in the state on which the grant
-//     was decided. Then it makes a lease whose deadline was fixed by that reading. Our next request
-//     finds this lease, or the lease expires.
-//  7. We are stopped between READ and UPDATE: either the version has changed, and the UPDATE writes
-//     nothing, or our lease is already old, which its deadline shows.
+//     If it was carried out, the next reading finds our owner, and we have the rest of that lease.
+//     A late grant writes nothing, unless the row is still in the state on which the grant was
+//     decided. In that case the grant makes a lease whose deadline was fixed by the reading of that
+//     state. Our next request finds this lease, or the lease expires.
+//  7. We are stopped between READ and UPDATE: if the version has changed, the UPDATE writes
+//     nothing. Otherwise our lease is already old, and its deadline shows this.
 #include <algorithm>
 #include "sql/sql_lease_backend.hpp"
 
@@ -84,7 +84,7 @@ class SqlLeaseWaiter final : public Waiter {
   Deadline refresh_at_{};            // without wake-ups: when to show that we live
   Duration idle_{};                  // the pause between two requests
   std::uint64_t version_ = 0;        // the version that was seen last
-  Deadline wait_began_{};            // for the target
+  Deadline wait_began_{};            // when the wait for the target began
   std::optional<std::string> gone_;  // the lock that the last wait obtained
   unsigned breaks_ = 0;
 };

@@ -15,8 +15,9 @@ struct Options : StoreOptions {
   // then the key's name.
   std::string root;
   std::string auth;  // "scheme:credential"; empty: none
-  // The file with the credential or, if `login` is set, with the password that follows `login` in
-  // the credential. Empty: the credential does not come from a file.
+  // If `login` is empty, the file with the credential. Otherwise the file with the password that
+  // follows `login` in the credential. `auth_file` is empty if the credential does not come from a
+  // file.
   std::string auth_file, login;
   Duration tick{};  // the servers' tickTime; 0: unknown
   bool native = true;

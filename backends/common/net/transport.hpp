@@ -27,9 +27,9 @@ class Transport {
   // reply, step_open() tries the next address. Errc::unavailable: no server replies. Errc::denied:
   // TLS was refused.
   Result<bool> step_open(Deadline now);
-  // Leaves a server that accepted the connection but has been silent for a moment, if there is
-  // another address. True: call step_open() again, which dials the other address, and then repeat
-  // what was sent.
+  // If there is another address, leaves a server that accepted the connection but has been silent
+  // for a moment. True: call step_open() again, which dials the other address. Then repeat what was
+  // sent.
   bool leave_silent(Deadline now);
   bool has_other() const noexcept { return dial_.untried() > 0; }  // valid when open
   bool dialling() const noexcept { return !fd_; }                  // not connected yet; TLS follows

@@ -61,7 +61,7 @@ class Http {
 
   // Opens the connection; call it before post(). If the peer has sent nothing by `heard_by`, open()
   // fails, so that the caller can try another peer. If `heard_by` equals `until`, there is no other
-  // peer. If it is no_deadline, the peer has replied before, so it need not send anything now.
+  // peer. If `heard_by` is no_deadline, the peer has replied before and need not send anything now.
   // Errc::unavailable: no peer replied in time. Errc::denied: TLS failed.
   Result<void> open(Deadline until, Deadline heard_by);
   // Errc::timed_out: the outcome is unknown. Errc::protocol: the outcome is unknown, and the peer

@@ -61,9 +61,9 @@ class QueueBackend final : public Backend {
     std::int64_t modified = 0;
     std::string value{};
     std::string ended{};  // Lease::ended, until it is written to the value
-    // The holder begins to watch its own key one second after the grant, because for a shorter job
-    // the watch would be one of four requests. The timer fires when the watch must begin, and when
-    // alarmed() must read the watch again.
+    // The holder begins to watch its own key one second after the grant. A shorter job needs only
+    // three requests, and the watch would be the fourth. The timer fires when the watch must begin,
+    // and when alarmed() must read the watch again.
     Fd timer{};
     std::optional<Watch> watch{};
     bool alarm = false;  // the key was revoked or deleted, and alarmed() has not reported it yet

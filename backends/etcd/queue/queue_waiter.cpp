@@ -39,7 +39,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     if (woken) ++backend_.wakeups_;
     read_again_ = true;  // in case keep_place() or read_queue() fails
     TRY_VOID(keep_place(until));
-    // When we are woken, it is mostly our turn. Then the grant may need a new lease as proof.
+    // When we are woken, it is usually our turn, and the grant may need a new lease as proof.
     const bool with_proof = !touch && !proven();
     TRY(done, read_queue(one_decides() ? Scope::newest : Scope::all, with_proof, until));
     read_again_ = false;
@@ -61,8 +61,8 @@ Result<void> QueueWaiter::keep_place(Deadline until) {
   return {};
 }
 
-// A watch that fails wakes nobody. So this makes poll() read the queue and begin another watch, at
-// the earliest one second after the failed watch began.
+// A watch that fails wakes nobody. So after a failure this function makes poll() read the queue and
+// begin another watch, but not before one second has passed since the failed watch began.
 bool QueueWaiter::wait_for_watch(const Wait& wait) {
   for (;;) {
     const WatchLine line = watch_ ? watch_->next() : WatchLine{};

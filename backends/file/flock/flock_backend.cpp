@@ -136,9 +136,9 @@ Result<Released> FlockBackend::release(const Lease& lease, std::optional<RunEnd>
   ++counters_.requests;
   const auto left = mine->entry.mailbox ? record(name).leave(lease.owner, mine->entry.mailbox)
                                         : Result<bool>{true};
-  // Clear the mark and unlock, whatever happened to the record: without the mark the record is
-  // void, and others wait for the lock. Unlock explicitly, because the guard has a duplicate
-  // descriptor.
+  // Clear the mark and unlock, whatever happened to the record. Without the mark the record is
+  // void, and others may be waiting for the lock. Unlock explicitly, because the guard has a
+  // duplicate descriptor.
   clear_mark(mine->file.fd.get(), mine->entry.holder.token);
   ::flock(mine->file.fd.get(), LOCK_UN);
   held_.erase({lease.key.text(), lease.owner});
@@ -250,7 +250,7 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
   return v;
 }
 
-// Finds only the files that dlock has locked, because their names are in the records.
+// Finds only files that dlock has locked, because only their names are in the records.
 Result<std::vector<std::string>> FlockBackend::names() {
   TRY(stored, where_.names());
   std::vector<std::string> names;

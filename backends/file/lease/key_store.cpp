@@ -205,8 +205,8 @@ Result<bool> KeyStore::finish() {
   // names of their FIFOs must stay, so that others can see that these contenders are dead.
   const bool counts = file_.still_linked();
   if (!counts) dead_.clear();
-  // Do this before others can change the state. The number of a stray may not be assigned yet, and
-  // then the next new contender gets that number.
+  // Do this before others can change the state: if the number of a stray is not assigned yet, the
+  // next new contender gets that number.
   else remove_names(strays_);
   file_.unlock();
   // Interleaving 1: the process is killed here. The invited waiter notices, if it watches us or the

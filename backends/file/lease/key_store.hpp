@@ -38,8 +38,8 @@ class KeyStore {
   // If the queue is long, the state has only the first waiters. They are enough to change a holder
   // or one of these waiters.
   LockState& state() noexcept { return record_.state; }
-  // Loads all waiters, unless the owner is one of the first waiters: then a change by this owner
-  // does not need the others.
+  // If the owner is not one of the first waiters, loads all waiters. A change by one of the first
+  // waiters does not need the others.
   Result<void> load_for(const Owner&);
   // Returns StateFile::last_in_tail(), for a new owner. nullopt: call load_for() instead.
   std::optional<std::uint64_t> last_waiter() const { return file_.last_in_tail(record_, now_); }

@@ -14,7 +14,7 @@ Result<RunStarts> LeaseBackend::starts(const Key& wanted) {
   RunStarts s{.now = wall_micros(), .last = {}};
   if (!record) return s;
   TRY(note, read_beginning(key.place()));
-  if (note && note->until <= s.now) {  // no longer needed: remove it, unless another has the lock
+  if (note && note->until <= s.now) {  // no longer needed: remove it if the state is not locked
     const auto begun = key.begin(Make::nothing, Duration{});
     const Change change(key);
     if (begun && *begun == KeyStore::Begun::locked)

@@ -165,7 +165,8 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   Lifeline old = std::move(life_);
   if (made) life_ = std::move(*made);
   else std::swap(life_, old);
-  // Discard the wake-ups of the waiter now: after the commit an alarm for the holder could come.
+  // Discard the wake-ups of the waiter now. After the commit, an alarm for the holder could be
+  // among them.
   if (g && !made) life_.drain();
   const auto done = key_.finish();
   if (!done) {

@@ -137,8 +137,8 @@ void Lifeline::drain() const noexcept {
 
 // Interleaving 3: the state is deleted before we get here, and the next state lists us as a holder,
 // because our lifeline is alive. So we close the lifeline first, and remove its name only if the
-// state is still in its place. Then a process that later finds no state finds our FIFO dead. If the
-// state is not in its place, the name stays: waiters see by it that this holder has ended. (Without
+// state is still in its place. A process that finds no state afterwards finds our FIFO dead. If the
+// state is not in its place, the name stays: it shows waiters that this holder has ended. (Without
 // the name they would wait until somebody forces a release.)
 void Lifeline::drop(const LifelineDir& at) noexcept {
   const std::string name = is_at(at) ? fifo_name(ticket_) : std::string{};

@@ -96,8 +96,8 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
   return w;
 }
 
-// All readers and permits may be lines of the slot at once. Of the exclusive waiters, only the
-// invited waiter and those that the slot takes from the tail may be.
+// All readers and permits may be lines of the slot at once. Among exclusive waiters, only the
+// invited waiter and the waiters that the slot takes from the tail may be lines of the slot.
 std::size_t most_in_slot(const KeyRecord& record, const QueueLimits& limits, bool tail) noexcept {
   constexpr std::size_t head = 256, number = 12;
   constexpr std::size_t fixed = 140;  // the size of a line without its last field

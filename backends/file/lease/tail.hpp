@@ -31,10 +31,10 @@ namespace dlock::file {
 
 // Only tests use other limits.
 struct QueueLimits {
-  // How many waiters, and bytes of them, a slot takes from the tail at once. A slot has more
-  // waiters only if they are invited.
+  // How many waiters, and how many bytes of waiters, a slot takes from the tail at once. A slot has
+  // more waiters only if they are invited.
   std::size_t waiters = 16, bytes = 2048;
-  // The lines are written again when the waiters of more than this number of lines are gone.
+  // If more than this number of lines have waiters that are gone, the lines are written again.
   std::size_t gone = 64;
   // They are also written again when a waiter joins and the free space before them is larger than
   // `free` plus twice their size.
@@ -51,7 +51,7 @@ struct TailLine {
 struct Written {
   std::size_t in_slot = 0;  // how many waiters of the state are in the slot
   Tail tail;                // says where the others are
-  std::uint64_t at = 0;     // where in the tail `lines` must be written before the slot
+  std::uint64_t at = 0;     // the place in the tail where `lines` must be written, before the slot
   std::string lines;
 };
 

@@ -115,8 +115,8 @@ int Client::end_wait(SqlSession* waiting) {
 
 bool Client::may_repeat(SqlSession& s, const Error& e, Deadline until, unsigned failures) {
   if (!retryable(e.code)) return false;
-  // Do not repeat a step that waited too long, because its time is used up. After a connection that
-  // broke at once, try another connection at once.
+  // Do not repeat a step that waited too long, because its time is used up. If the connection broke
+  // early, there is time for another connection.
   if (e.code == Errc::timed_out && !s.has_server_error()) return false;
   if (s.remedy() == Remedy::elsewhere) {
     for (auto& idle : idle_) {  // drop the idle sessions of the same server

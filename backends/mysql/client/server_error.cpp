@@ -28,7 +28,8 @@ ServerError classify(unsigned number, std::string_view text) noexcept {
   static constexpr std::string_view engine = "the server forbids tables of this engine";
 
   // If the option is --read-only, --super-read-only or --innodb-read-only, another server may
-  // accept writes, or this server may accept them later. No other option goes away by itself.
+  // accept writes, or this server may accept them later. Every other option stays until somebody
+  // changes it.
   if (number == ER_OPTION_PREVENTS_STATEMENT && text.find("read-only") == text.npos)
     return {number, none, Errc::cannot_create, "an option of the server forbids this statement"};
 

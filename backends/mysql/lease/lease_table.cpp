@@ -34,8 +34,8 @@ std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder&
 //
 // A statement that names no version could be carried out after we gave it up, perhaps because it
 // waited for the row. Its grant would have no owner. So the statement takes the key only if it
-// starts before a given time on the server's clock. If it starts just before that time, it can
-// still wait for the row before we give it up. The clock is also the token of the grant. If the
+// starts before a given time on the server's clock. That time is early enough that a wait for the
+// row also ends before we give the statement up. The clock is also the token of the grant. If the
 // clock was set back and is not above the newest token of the key, the statement changes nothing,
 // and LockState decides. No column is read after it was assigned, so the order of the assignments
 // does not matter.

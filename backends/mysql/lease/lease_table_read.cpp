@@ -71,8 +71,8 @@ std::vector<std::string> LeaseTable::missing_names(const Connection& c, const At
 std::string LeaseTable::read_in_sql(const Connection& c, const Attempt& a) const {
   const Owner& me = a.request.owner;
   std::string sql = columns(setup_.clock);
-  // The first reading asks only whether there is a queue. This costs a third of the check which
-  // waiters are alive.
+  // The first reading asks only whether there is a queue. This costs a third of a check that also
+  // finds the waiters that are alive.
   if (a.first) {
     sql += ",NULL,l.waiters,NULL,(SELECT MAX(w.ticket) FROM dlock_wait w WHERE w.name=l.name)";
   } else {
@@ -138,7 +138,7 @@ Result<LeaseTable::Read> LeaseTable::finish_reading(Connection& c, Attempt& a, c
 
 SqlLeaseStatements LeaseTable::statements(bool wakes) const {
   const std::string lives = alive("w", wakes);
-  // For `inspect` the names that our own session has count, too, because that session never waits.
+  // For `inspect`, a name also counts if our own session has it, because that session never waits.
   const std::string shown =
       wakes ? fmt::format(
                   "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:','dq:'),w.owner)) IS "

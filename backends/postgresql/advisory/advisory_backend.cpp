@@ -66,8 +66,8 @@ Result<std::optional<FencingToken>> AdvisoryBackend::take(Connection& c, const R
 }
 
 Result<Duration> AdvisoryBackend::send_wait(Connection& c, const Request& r) {
-  // A statement that waits keeps the dead versions of all rows. So after this time it is sent
-  // again, and becomes the last in the server's queue.
+  // A statement that waits makes the server keep the dead versions of all rows. So after this time
+  // dlock sends the statement again, and is then the last in the server's queue.
   constexpr Duration longest = std::chrono::seconds{5};
   TRY(lock, lock_of(r.key));
   const SqlStatement sleep = sql_.wait(lock.value, longest);
@@ -77,7 +77,8 @@ Result<Duration> AdvisoryBackend::send_wait(Connection& c, const Request& r) {
 }
 
 void AdvisoryBackend::give_up(std::unique_ptr<Connection> c, const Request&) {
-  // When another session has ended the wait, this session ends, with what it was granted meanwhile.
+  // Another session ends the wait. Then this session is closed, which also ends what it was granted
+  // meanwhile.
   if (const int pid = client_.end_wait(c.get())) {
     const Deadline until = client_.usual_deadline();
     (void)client_.ask_to_end(pid, until);

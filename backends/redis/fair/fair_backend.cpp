@@ -106,8 +106,8 @@ Result<RunStarts> FairBackend::starts(const Key& key) {
   return none ? RunStarts{*now, {}} : RunStarts{*now, RunStart{*at, *until}};
 }
 
-// If a failover lost this record, a job could start twice in a period. So as many replicas must
-// confirm the record as a grant.
+// If a failover lost this record, a job could start twice in a period. So this record must be
+// confirmed by as many replicas as a grant.
 Result<UpdateResult> FairBackend::note_start(const Lease& lease, const RunStartUpdate& change) {
   const auto text = [](const std::optional<RunStart>& s) {
     return s ? fmt::format("{}|{}", s->at, s->until) : "";

@@ -89,7 +89,7 @@ Result<Progress> FairWaiter::poll(Duration slice) {
   }
 }
 
-// During the server's grace period, the result says how long it lasts.
+// During the server's grace period, the result says how long the period still lasts.
 Progress FairWaiter::waiting() {
   Waiting now = last_;
   const auto left = std::chrono::ceil<Duration>(grants_from_ - Clock::now());
@@ -194,7 +194,7 @@ FairWaiter::Step FairWaiter::on_reply(const TimedReply& answer, Deadline end) {
   // waiter that may not run yet polls at that time.
   if (reply.number_at(4) == 1 && *free_at > 0)
     time = std::min(time, std::max(Duration{*free_at - *now}, Duration{0}) + past_the_end);
-  if (Clock::now() < grants_from_)  // at its end all waiters ask; the queue keeps their order
+  if (Clock::now() < grants_from_)  // all waiters ask at that time; the queue keeps their order
     time = std::min(time, std::chrono::ceil<Duration>(grants_from_ - Clock::now()) + past_the_end);
   listen(time);
   return go_on;
@@ -290,7 +290,7 @@ FairWaiter::Step FairWaiter::grant(const TimedReply& answer, bool repeated) {
 
 Result<void> FairWaiter::cancel() {
   if (!client_.ever_connected()) return {};
-  // Read its reply first, so that acquire is carried out before the cancel.
+  // Read the reply to acquire first, so that acquire is carried out before the cancel.
   if (acquire_) acquire_->drain({Clock::now() + client_.options().op_timeout / 2});
   acquire_.reset();
   if (listening_) client_.invalidate(std::move(listening_));

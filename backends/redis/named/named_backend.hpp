@@ -107,8 +107,8 @@ class NamedBackend final : public RedisBackend {
   // Returns the value of a lock of this owner. If the result ends in ':', it is only the beginning
   // of the value. Empty: only the record names the owner.
   std::string sign(const Owner&) const;
-  // getset: returns the value of a lock that ends in `ttl`, by our clock, plus one unit, as the
-  // algorithm demands.
+  // getset: returns the value of a lock that ends after `ttl` by our clock. The value is one unit
+  // later, as the algorithm demands.
   std::string time_in(Duration ttl) const;
   std::string unit() const;
   NamedKey named(const Key& key) const { return {options().prefix, key}; }

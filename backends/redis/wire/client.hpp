@@ -12,12 +12,12 @@ namespace dlock::redis {
 
 struct TimedReply {
   Reply reply;              // not an error
-  Deadline sent;            // before the answered request was sent
+  Deadline sent;            // a time before the answered request was sent
   bool repeated = false;    // an earlier attempt may have been carried out, too
   std::int64_t copies = 0;  // how many replicas have the change, if requested
-  // Above 0: the server may have lost locks, and grants nothing for this long. Then a command that
-  // is withheld in the grace period was not sent, and a holder that was not found may exist all the
-  // same.
+  // Above 0: the server may have lost locks, and grants nothing for this long. During this time, a
+  // command that must be withheld was not sent, and a holder may exist although the server did not
+  // find it.
   Duration grace_left{};
 };
 

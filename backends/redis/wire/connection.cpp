@@ -160,8 +160,8 @@ void Connection::greet() {
   if (!o.password.empty() && !o.user.empty()) request(About::login, {"AUTH", o.user, o.password});
   for (const char* section : {"server", "replication", "memory"})
     request(About::facts, {"INFO", section});
-  // SELECT comes last: a sentinel has no databases, and its reply to INFO must show first what it
-  // is.
+  // SELECT comes last: a sentinel has no databases, and its reply to INFO must first show that it
+  // is a sentinel.
   if (o.database != 0) request(About::database, {"SELECT", fmt::format_int(o.database).str()});
 }
 
@@ -173,7 +173,7 @@ Result<void> Connection::on_reply(About about, Reply& reply) {
   if (reply.is(Reply::Type::error)) {
     Error refused = as_login_error(what, at_.text(), reply.text, o.password);
     if (about == About::login && refused.code == Errc::protocol) refused.code = Errc::denied;
-    // Keep this error for later: the server may be a sentinel, which its next reply shows.
+    // Keep this error for later: the next reply shows whether the server is a sentinel.
     if (about == About::login && reply.text.find("without any password") != reply.text.npos) {
       login_ = std::move(refused);
       return {};

@@ -61,8 +61,8 @@ inline std::string millis(Duration d) {
 // host, speaks TLS, logs in, learns the server's facts, and then carries several requests at a
 // time, each with its own deadline. The caller waits for poll_events() on poll_fd(), until
 // poll_until(), and then calls next(). If the connection closes, a request over it may have been
-// carried out, or may still be carried out. The sender may repeat a request that names an owner
-// under which nothing was released.
+// carried out, or may still be carried out. The sender may repeat a request if nothing was released
+// under the owner that the request names.
 class Connection {
  public:
   // What all connections of one store share. It must outlive them.
@@ -100,8 +100,8 @@ class Connection {
   // server expects TLS.
   bool mute() const noexcept { return mute_; }
 
-  // Connects again. The connection must be open by `by`, and the greeting must end by then or, if
-  // that is later, `greeting` after the connection is open.
+  // Connects again. `by`: the deadline of the connection and of the greeting. But if the connection
+  // is open in time, the greeting has at least `greeting` from then on.
   void dial(Deadline by, Duration greeting = {});
   // Appends a command. The next push() or next() sends it. Call it only when the connection is
   // ready.

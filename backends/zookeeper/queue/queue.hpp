@@ -59,7 +59,7 @@ std::optional<unsigned> parse_slot(std::string_view name);
 // The node with the last start that --once-per recorded.
 inline constexpr std::string_view start_node = "started";
 // Returns the name of a node that exists only for a moment, to learn the time of the leader's
-// clock: only the reply to a write has it.
+// clock: only the reply to a write contains this time.
 std::string clock_node();
 // Returns whether this is the name of a node of dlock that has no place in the queue.
 bool is_helper_node(Dialect, std::string_view name);
@@ -91,7 +91,7 @@ struct Verdict {
 };
 Verdict decide(const Directory&, std::string_view name, unsigned limit);
 
-// Returns whether contender `at` holds the lock, as far as names show this. (Of a permit, only the
+// Returns whether contender `at` holds the lock, as far as names show this. (For a permit, only the
 // node's data show this.)
 bool runs(const Directory&, std::size_t at, unsigned limit);
 

@@ -4,8 +4,8 @@
 //
 // Interleavings:
 // 1. Two holders of the key (readers, permits, nested runs) have read the same note. Both writes
-//    name the same version, so the ensemble refuses the second write. Its holder reads again, and
-//    finds the start of the first holder.
+//    name the same version, so the ensemble refuses the second write. The second holder reads
+//    again, and finds the start of the first holder.
 // 2. There is no note, and both create it. The ensemble refuses the second create.
 // 3. After we have read, a start is withdrawn and another start is noted. The node stays when its
 //    start is withdrawn, so no version is used again, and our write is refused.

@@ -99,7 +99,7 @@ class Session {
   // the last minute.
   std::optional<std::int64_t> leader_time() const;
 
-  // Returns when the session is connected, as far as this shows without a request. If it must
+  // Waits until the session is connected, as far as this can be seen without a request. If it must
   // connect, it first looks up the servers' names again. Errc::unavailable: the session was not
   // connected by `until`, so nothing was sent, or the wait was interrupted. Errc::denied: the login
   // was refused. An expired session is no error: check state().

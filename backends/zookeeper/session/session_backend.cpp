@@ -110,8 +110,8 @@ Result<Session*> SessionBackend::reader() {
 }
 
 // Resumes the same session with a shorter timeout than it was created with, or with its first
-// timeout again. The session is resumed like by another process, so the server may have seen less
-// than we have. Watches and open calls end.
+// timeout again. As if another process resumed it, the session may now be at a server that has seen
+// less than we have. Watches and open calls end.
 Result<void> SessionBackend::retime(SessionSlot& l, Duration timeout) {
   const Ticket ticket = l.session->ticket();
   if (ticket.id == 0) return {};

@@ -97,9 +97,9 @@ void limits(const Options& o, const std::string& server, std::string_view conf, 
 }
 
 // If a leader is silent for syncLimit ticks, the followers leave it and elect another leader. Names
-// the options with which a job outlives this, however late its last renewal was. Two renewals are a
-// third of the proven time apart, and before the end of the proven time dlock needs time to end the
-// job.
+// the options with which a job survives this election, however late its last renewal was. Two
+// renewals are a third of the proven time apart, and before the end of the proven time dlock needs
+// time to end the job.
 void silent_leader(const Options& o, std::string_view conf, Findings& found) {
   const auto tick_ms = number(conf, "tickTime"), ticks = number(conf, "syncLimit"),
              most = number(conf, "maxSessionTimeout");
