@@ -10,7 +10,7 @@ namespace dlock::mysql {
 
 namespace {
 
-constexpr std::chrono::seconds longest_wait{60};  // then the server ends the wait
+constexpr std::chrono::seconds longest_wait{10};  // then the server ends the wait
 
 Rows rows_of(const Options& o) {
   if (o.table.empty()) return {"dlock_row", "name"};

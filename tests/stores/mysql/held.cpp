@@ -121,7 +121,7 @@ TEST_CASE("a proxy that shares connections") {
   CHECK(seen.notes == std::vector<std::string>{"wake=poll: waiters poll"});
 }
 
-// Another session would leave the wait of the first one in the server, for up to a minute.
+// Another session would leave the wait of the first one in the server.
 TEST_CASE("for-update: a waiter keeps its session for as long as the server lets it wait") {
   Database db{server()};
   const auto a = open_mysql(db.url(), patient(), "for-update"),
