@@ -15,9 +15,9 @@ struct Options : StoreOptions {
   // then the key's name.
   std::string root;
   std::string auth;  // "scheme:credential"; empty: none
-  // If `login` is empty, the file with the credential. Otherwise the file with the password that
-  // follows `login` in the credential. `auth_file` is empty if the credential does not come from a
-  // file.
+  // `auth_file`: the file that read_auth_again() reads; empty: the credential does not come from a
+  // file, or comes from a pipe. If `login` is empty, the file has the whole credential. Otherwise
+  // the file has the password, and the credential is `login` and then the password.
   std::string auth_file, login;
   Duration tick{};  // the servers' tickTime; 0: unknown
   bool native = true;

@@ -26,7 +26,7 @@ class Ledger {
     // Holds that were past their own deadline when the next holder got the lock. They do not count
     // as overlaps.
     std::uint64_t late = 0;
-    // The largest number of grants that later requests got while one client waited.
+    // The largest number of grants to later requests while one client waited.
     std::uint64_t max_overtakes = 0;
     std::string first_violation;  // the first overlap or inversion, as text
 

@@ -36,8 +36,9 @@ class InnerHolds {
   FailedCall listen(std::string_view run, Killer);
   void watch(std::vector<pollfd>&) const;  // adds the descriptors that serve() waits for
   void serve();
-  // Stops listening and drops all sockets. Call it when every member of our own job is dead. After
-  // the fork of the guard, also call it in the process that does not use this object.
+  // Stops listening and drops all sockets. Call it when every member of our own job is dead. The
+  // fork of the guard copies the object of the guard and that of dlock to both processes: each
+  // process must also call clear() on the other process's object.
   void clear();
 
  private:

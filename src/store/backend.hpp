@@ -4,8 +4,8 @@
 // A Backend is one connection to a store with one recipe. A single thread uses it: in a run the
 // Keeper, in other commands the main thread. It has no callbacks. Any call may block as long as the
 // network does, so nothing that must happen on time may wait for a call. Every call can be
-// repeated: the store recognises by the owner id a request whose reply was lost. No destructor
-// releases anything, because a release can fail.
+// repeated: if the reply to a request was lost, the store recognises the repetition by the owner
+// id. No destructor releases anything, because a release can fail.
 #pragma once
 #include <sys/types.h>
 #include <cstddef>
@@ -148,8 +148,9 @@ class Backend {
   // request.
   virtual Result<std::unique_ptr<Waiter>> enqueue(const Request&) = 0;
 
-  // Asks for a lease that lasts for `ttl` from now on. For an attached lock with no_deadline
-  // renew() only checks that the record is still ours. It never revives a lease that has ended.
+  // Asks for a lease that lasts for `ttl` from now on. For an attached lock whose deadline is
+  // no_deadline, renew() only checks that the record is still ours. renew() never revives a lease
+  // that has ended.
   virtual Result<Renewal> renew(const Lease&, Duration ttl) = 0;
 
   // Makes the lock last for `ttl` from now on, without this process and without a lock-delay, even

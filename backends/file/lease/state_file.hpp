@@ -3,9 +3,9 @@
 // flock(2).
 //
 // The newest slot with a valid checksum is in force. A transition is one pwrite of the other slot.
-// So a process that is killed at any moment leaves the state before or after its transition. There
-// is no fsync: after a power cut the state may be older, and the wall clock keeps the tokens
-// rising. The tail of a long queue (tail.hpp) comes after the slots.
+// So whenever a process is killed, the state in force is the one before its transition or the one
+// after it. There is no fsync: after a power cut the state may be older, and the wall clock keeps
+// the tokens rising. The tail of a long queue (tail.hpp) comes after the slots.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -71,13 +71,14 @@ class StateFile {
   Result<Loaded> load();
   // Adds the waiters of the tail to those of the slot. It may be called more than once.
   Result<void> load_tail(KeyRecord&);
-  // For a new waiter that must wait for one of the first waiters anyway: returns the ticket of the
-  // tail's last waiter. Then the new waiter may join as KeyRecord::joins, although the tail is not
-  // loaded. nullopt: call load_tail() first.
+  // Returns the ticket of the tail's last waiter, if a new waiter may join behind it although the
+  // tail is not loaded: one of the first waiters must wait, so the new waiter must wait, too. The
+  // new waiter then joins as KeyRecord::joins. nullopt: call load_tail() first.
   std::optional<std::uint64_t> last_in_tail(const KeyRecord&, Micros now) const;
-  // Calls LockState::invite(). As long as all waiters of the state are invited, adds more waiters
-  // (from the tail, and at last KeyRecord::joins) and calls it again. So afterwards the state has
-  // at least the first waiter of the queue.
+  // Calls LockState::invite(). If that invites every waiter of the state, adds the next waiters
+  // (from the tail, and last of all KeyRecord::joins) and calls LockState::invite() again, until a
+  // waiter is not invited or there are no more waiters. So afterwards the state has at least the
+  // first waiter of the queue.
   Result<std::vector<std::uint64_t>> invite(KeyRecord&, Micros now, Micros claim);
   // Returns the record of the last load() again, without reading the file.
   Result<Loaded> reload();

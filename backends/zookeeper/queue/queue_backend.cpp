@@ -205,7 +205,8 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
 }
 
 // Removes the nodes that our recipe has in the directory, also nodes of sessions that have not
-// ended, and then the directory. If the directory has any other node, both stay.
+// ended, and then the directory. If the directory has nodes of other programs, these nodes and the
+// directory stay.
 Result<void> QueueBackend::erase(const Key& key) {
   TRY(path, path_of(options_, key));
   TRY(s, reader());

@@ -37,13 +37,13 @@ bool needs_value(const Option& o) noexcept {
 // the last bytes of the word that CLI11 read last.
 //
 // By itself CLI11 2.1 would do the following, which the Reader prevents:
-//   * For `--name=` it would take the next word as the value. So the Reader adds a byte after the =
-//     that argv cannot contain.
+//   * For `--name=` it would take the next word as the value. So the Reader adds, after the =, a
+//     byte that argv cannot contain.
 //   * If the last option lacks its value, it would throw. So the Reader adds a `--` after the last
 //     word. If an option takes this `--` as its value, the value is missing.
-//   * It would take the next word as an optional value ("[D]"), or as a value that must follow the
-//     = ("=yes|no"). So for CLI11 such a row is a switch, and the Reader takes the text after the =
-//     as the value.
+//   * If the value of an option is optional ("[D]") or must follow an = ("=yes|no"), it would take
+//     the next word as the value. So the Reader declares such an option to CLI11 as a switch
+//     without a value, and takes the text after the = itself.
 //   * It would read `-n-quiet` as `-n --quiet`, `-key` as `-k ey`, and `-5` as an operand. The
 //     Reader refuses these words.
 constexpr char mark = '\0';

@@ -227,8 +227,8 @@ constexpr Option all_options[] = {
     {"min-hold", 0, "D", run, G::job, "keep the lock for at least D after it was taken",
      duration<&O::min_hold>, has_variable},
     {"once-per", 0, "D|UNIT", run, G::job,
-     "at most one start per D, or per calendar hour, day, week or month, by the store's clock; "
-     "otherwise the lock counts as busy",
+     "start at most once per D, or per calendar hour, day, week or month, by the store's clock; a "
+     "further start counts as busy",
      parsed<run::OncePer::parse, &O::once_per>, has_variable},
     {"again", 0, nullptr, run, G::job,
      "with --once-per: start even if it has run already; the start is recorded", on<&O::again>},

@@ -180,8 +180,9 @@ std::string general_help() {
       "dead before the lock is granted to another holder.\n\nCommands:\n";
   for (const VerbInfo& v : verbs()) text += entry(fmt::format("  {}", v.name), v.summary, 12);
   text +=
-      "\ndlock help COMMAND lists the options of a command; dlock --version the backends\n"
-      "and recipes that are built in. -h and -V do the same where nothing follows them.\n\n"
+      "\ndlock help COMMAND lists the options of a command. dlock --version lists the\n"
+      "backends and recipes that are built in. -h is --help and -V is --version, as the\n"
+      "only argument of dlock or of a command.\n\n"
       "Pages of the manual that dlock help PAGE prints:\n ";
   for (const ManualPage& p : manual_pages()) text += fmt::format(" {}", p.name);
   text += "\n\n";
