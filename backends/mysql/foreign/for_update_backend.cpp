@@ -143,7 +143,8 @@ Result<std::optional<FencingToken>> ForUpdateBackend::record_grant(Connection& c
     const bool named = std::ranges::find(c.names, lives) != c.names.end();
     const auto found = c.query("acquire", until,
                                "SELECT {},CONNECTION_ID(),(SELECT fence FROM {} WHERE "
-                               "name={}),(SELECT owner FROM {} WHERE name={}),{}",
+                               "name={}),(SELECT owner FROM {} WHERE name={} AND "
+                               "conn=CONNECTION_ID()),{}",
                                named ? fmt::format("IS_USED_LOCK('{}')=CONNECTION_ID()", lives)
                                      : fmt::format("GET_LOCK('{}',2)", lives),
                                table_, hex(name), table_, hex(name), server_writes);

@@ -135,6 +135,20 @@ TEST_CASE("for-update: a waiter keeps its session for as long as the server lets
   granted_within(*w);
 }
 
+// The record says which session has the lock, so the record of the lost session does not do.
+TEST_CASE("for-update: a session that takes the place of a lost one writes a record of its own") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto a = open_mysql(through(proxy, db), patient(), "for-update"),
+             b = open_mysql(db.url(), patient(), "for-update");
+  proxy.lose_reply("SELECT IS_USED_LOCK('dl:");  // its record is written by then
+  const Lease held = granted_within(*waiter(*a, request(key("k"), 60s)));
+  CHECK(proxy.lost_one());
+  CHECK(b->check(key("k"), held.token).value() == Validity::valid);
+  CHECK(kept(a->renew(held, 60s)));
+  CHECK(b->force_release(key("k"), held.token).value() == Released::yes);
+}
+
 TEST_CASE("insert: a foreign row stays, except with ?stale_after=") {
   Database db{server()};
   const auto b = open_mysql(db.url(), patient(), "insert");
