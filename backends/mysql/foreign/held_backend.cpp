@@ -74,10 +74,10 @@ Result<bool> HeldBackend::force_over(Connection& c, const std::string& name, con
   }
   auto killed = c.query("force a release", until, "KILL {}", session);
   if (!killed && c.error_number() != ER_NO_SUCH_THREAD) return fail(std::move(killed.error()));
-  // Wait until the server has ended the session and its lock.
+  // Wait until the server has ended the session and its lock. A waiter may have the lock by then.
   for (;;) {
     TRY(after, read_record(c, name, until));
-    if (!after.held || Clock::now() >= until) return true;
+    if (!after.held || after.fence != r.fence || Clock::now() >= until) return true;
     const auto still = session_of(c, name, until);
     if (still && *still != 0 && *still != session) return true;
     nap(Duration{1000}, -1);

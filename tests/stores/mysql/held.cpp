@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // get-lock and for-update: a lock that belongs to a session. insert and version: a lock that is a
 // row.
+#include <future>
 #include "faults.hpp"
 
 using namespace dlock;
@@ -147,6 +148,24 @@ TEST_CASE("for-update: a session that takes the place of a lost one writes a rec
   CHECK(b->check(key("k"), held.token).value() == Validity::valid);
   CHECK(kept(a->renew(held, 60s)));
   CHECK(b->force_release(key("k"), held.token).value() == Released::yes);
+}
+
+TEST_CASE("a forced release ends when a waiter has got the lock") {
+  const std::string recipe = GENERATE("get-lock", "for-update");
+  CAPTURE(recipe);
+  Database db{server()};
+  const auto a = open_mysql(db.url(), patient(), recipe),
+             b = open_mysql(db.url(), patient(), recipe),
+             admin = open_mysql(db.url(), patient(), recipe);
+  const Lease first = acquire_or_fail(*a, request(key("k"), 600s));
+  auto w = waiter(*b, request(key("k"), 600s));
+  REQUIRE(waits(*w, 300ms));
+  const Deadline from = Clock::now();
+  auto forced =
+      std::async(std::launch::async, [&] { return admin->force_release(key("k"), first.token); });
+  CHECK(granted_within(*w).token > first.token);
+  CHECK(forced.get().value() == Released::yes);
+  CHECK(Clock::now() - from < patient().op_timeout);
 }
 
 TEST_CASE("insert: a foreign row stays, except with ?stale_after=") {
