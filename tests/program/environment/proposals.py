@@ -13,7 +13,7 @@ class Killed(parts.Case):
         run.process.wait()
         seen = self.tell("inspect", *store, "k")
         self.assertRegex(seen, r"(?m)^ +its dlock is no longer running; the lease expires in "
-                         r"[0-9msh]+ by itself$")
+                         r"[0-9.msh]+ by itself$")
         self.assertNotRegex(seen, "(?m)^(revoke|kill) ")
         said = self.tell("release", *store, "--key", "k", "--revoke", wanted=[64])
         self.assertIn("no process would read a request for k: the dlock of ", said)
