@@ -227,8 +227,8 @@ Result<bench::Plan> plan_of(const BenchOptions& o) {
 
 }  // namespace
 
-Result<run::Outcome> command_bench(const Options& given_options) {
-  Options o = given_options;
+Result<run::Outcome> command_bench(const BenchOptions& given_options) {
+  BenchOptions o = given_options;
   TRY_VOID(stdout_usable());
   const std::string random = fmt::format("dlock-bench-{}-", Owner::random().hex().substr(0, 8));
   if (o.prefix.empty()) o.prefix = random;

@@ -35,15 +35,6 @@ void in_time(std::uint16_t port, Duration timeout) {
   }));
 }
 
-Finding about(Backend& b, const std::string& what) {
-  const auto found = b.doctor();
-  if (!found) FAIL(found.error().message);
-  for (const Finding& f : *found)
-    if (f.what == what) return f;
-  return {Finding::Level::unknown, what, "nothing said", ""};
-}
-using Level = Finding::Level;
-
 }  // namespace
 
 TEST_CASE(

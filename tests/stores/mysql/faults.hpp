@@ -19,6 +19,16 @@ inline std::string through(const Proxy& proxy, const Database& db) {
   return fmt::format("mysql://root@127.0.0.1:{}/{}", proxy.port(), db.name());
 }
 
+// What the doctor found about it.
+inline Finding about(Backend& b, const std::string& what) {
+  const auto found = b.doctor();
+  if (!found) FAIL(found.error().message);
+  for (const Finding& f : *found)
+    if (f.what == what) return f;
+  return {Finding::Level::unknown, what, "nothing said", ""};
+}
+using Level = Finding::Level;
+
 // Whether, within 5 s, a statement waits for a row that another transaction has locked. The list of
 // sessions cannot tell: a statement stays in it for a moment after its reply was sent.
 inline bool one_waits_for_a_row(Database& db) {
