@@ -25,7 +25,7 @@ def tool(name, variable=None):
                            f"{os.path.dirname(DLOCK)}/../tests/support/{name}")
 
 
-FAKE = os.environ.get("DLOCK_FAKE") or tool("dlock_fake")
+FAKE = tool("dlock_fake", "DLOCK_FAKE")
 os.environ["STORE_PROGRAM"] = tool("store", "STORE_PROGRAM")
 SANITIZED = None
 
