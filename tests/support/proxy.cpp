@@ -105,6 +105,10 @@ void Proxy::lose_reply(std::string text, bool quietly) {
   rules_.quietly = quietly;
   ++asked_to_lose_;
 }
+void Proxy::keep_replies() {
+  const std::lock_guard lock{mutex_};
+  rules_.lose.reset();
+}
 bool Proxy::lost_one(Duration bound) {
   return comes(bound, [&] {
     const std::lock_guard lock{mutex_};

@@ -36,6 +36,7 @@ class Proxy {
   // The next request that contains `text` reaches the server; its reply is dropped. Then the
   // connection is reset, or (`quietly`) stays open without that reply.
   void lose_reply(std::string text, bool quietly = false);
+  void keep_replies();  // lose_reply() ends; a reply to a request that has arrived is lost
   bool lost_one(Duration bound = std::chrono::seconds{60});  // waits until that has happened
 
   // The next request that contains `text` does not reach the server, nor do later bytes of its
