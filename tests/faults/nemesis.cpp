@@ -126,7 +126,8 @@ void Nemesis::to_holders(Fault fault, const std::vector<Victim>& victims) {
       if (s_.clients.is_running(v.key, v.dlock)) ::kill(v.dlock, SIGCONT);
     }
   }
-  if (!(stops && s_.recipe.attached)) wait_dead(victims, 60);
+  // A dlock goes on if only its guard was stopped, or if its lock ends with a descriptor.
+  if (fault != Fault::stop_guard && !(stops && s_.recipe.attached)) wait_dead(victims, 60);
   end(first);
 }
 
@@ -266,7 +267,10 @@ void Nemesis::round() {
       case Fault::remove: to_records(victims); break;
       default:
         to_servers(victims);
-        if (!is_covered()) wait_dead(victims, 60);
+        if (is_covered()) break;
+        wait_dead(victims, 1.5 * s_.ttl);
+        let_go();  // of 5 masters, 3 may still have the lease
+        wait_dead(victims, 60);
     }
   }
   if (s_.queue) sleep(3 * s_.ttl);
