@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes the C++ source TO with the pages FROM/dlock-PAGE.7 of PAGES as text. MANDOC: the program.
+# Writes a C++ source to the file ${TO}. It has the text of ${FROM}/dlock-PAGE.7 for each PAGE of
+# ${PAGES}. ${MANDOC} is the program mandoc(1).
 cmake_minimum_required(VERSION 3.25)
 separate_arguments(PAGES)
 string(ASCII 8 backspace)

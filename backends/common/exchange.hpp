@@ -21,7 +21,8 @@ struct Wait {
 // then the next read or write reports the error. False: the wait is over or was interrupted.
 bool wait_for(int fd, short events, const Wait&) noexcept;
 
-// Errc::unavailable: this server is read-only, whatever rights the account has.
+// Returns Errc::unavailable if `read_only`: this server refuses writes, whatever rights the account
+// has.
 Result<void> writable(const std::string& where, bool read_only);
 
 // Sleeps. Returns whether it slept for the whole time; false: it was interrupted.
@@ -29,7 +30,7 @@ bool nap(Duration, int interrupt_fd) noexcept;
 // Returns the pause after this number of failures of one request. It is random, so that clients
 // with the same problem do not retry at the same moment.
 Duration pause_after(unsigned failures) noexcept;
-// Like pause_after(), but for failed tries to connect, which cost the server more than requests.
+// Like pause_after(), but for failed tries to connect, which cost the server more than requests do.
 // The pause grows from 20 ms to 500 ms.
 Duration pause_before_connect(unsigned failures) noexcept;
 

@@ -21,8 +21,8 @@ struct Holders {
   std::map<Owner, Micros> granted;  // the time of each grant
 
   Micros granted_at(const LockState::Holder&) const;
-  // Returns the record for a changed LockState. There, the deadline of every holder except `me`
-  // includes `skew`; the record gets the deadlines without `skew`.
+  // Returns the record for a changed LockState. In the LockState the deadline of every holder
+  // except `me` includes `skew`; the record gets the deadlines without `skew`.
   Holders changed_to(const LockState&, const Owner* me, Micros skew) const;
 };
 

@@ -31,8 +31,8 @@ bool is_address(const std::string& host) noexcept;  // returns whether the host 
 class Lookup {
  public:
   // Begins a new lookup. If an earlier lookup of this host was successful, the new lookup waits for
-  // at most 1 s, or a third of the time if that is shorter. If no new answer comes, it returns the
-  // addresses of the earlier answer.
+  // at most 1 s, or for a third of the time until `until` if that is shorter. If no new answer
+  // comes, it returns the addresses of the earlier answer.
   Lookup(const std::string& host, std::uint16_t port, Deadline until);
   ~Lookup();
   Lookup(const Lookup&) = delete;

@@ -21,7 +21,8 @@ Result<Progress> PollingWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   last_.sent_at = {};
   for (bool first = true;; first = false) {
-    // A slice of zero means one try now. No other slice, however short, shortens the interval.
+    // A slice of zero means one try now. No other slice, however short, shortens the interval
+    // between tries.
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
       pollfd interrupt{interrupt_, POLLIN, 0};
       wait_until({&interrupt, 1}, std::min(end, next_));

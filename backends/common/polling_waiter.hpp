@@ -24,7 +24,7 @@ class PollingWaiter : public Waiter {
   };
   virtual Result<Tried> try_once() = 0;
 
-  Request request_;  // nothing was released under its owner
+  Request request_;  // it gets a new owner after an undo (lease.hpp)
 
  private:
   const int interrupt_;

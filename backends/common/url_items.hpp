@@ -51,7 +51,7 @@ struct Login {
 // How to log in to servers.
 struct LoginOptions : StoreOptions, Login {
   std::optional<TlsOptions> tls{};  // not set for a client library that has its own TLS options
-  Login sentinels{};                // of Redis; without a password, the login of the servers
+  Login sentinels{};                // for sentinels; without a password they get the servers' login
 
   bool read_password_again();  // reads the passwords of the servers and of the sentinels
 };

@@ -34,8 +34,8 @@ std::string user_name(uid_t uid) {
                : fmt::format("uid {}", uid);
 }
 
-// Opens a root. A symbolic link may lead to the root only if nobody but us or root can have made
-// the link.
+// Opens a lock directory. A symbolic link to it is followed only if nobody but our user or user
+// root can have made the link.
 Fd open_root_dir(const std::string& path) {
   Fd dir(::open(path.c_str(), dir_flags | O_NOFOLLOW));
   if (dir || (errno != ELOOP && errno != ENOTDIR)) return dir;
@@ -56,7 +56,8 @@ bool make_one(const std::string& path) {
     return made && set_mode(made.get(), 0700);  // whatever the umask is
   }
   struct stat there {};
-  // mkdir(2) may fail although the directory exists, if its parent is read-only or forbidden
+  // If the parent is read-only or forbidden, mkdir(2) may fail with another errno than EEXIST
+  // although the directory exists.
   const int why = errno;
   const bool exists = why == EEXIST || ::stat(path.c_str(), &there) == 0;
   errno = why;
@@ -347,7 +348,8 @@ Result<void> make_file(int dir, const std::string& name, const Access& access,
   auto given = give_rights(file.get(), access, access.file_mode(), path);
   if (given && (!rename || rename_new(dir, made, name))) return {};
   const int why = errno;
-  if (rename) ::unlinkat(dir, made.c_str(), 0);  // others may already use a file under its own name
+  // If the file was made under its own name, it stays, because others may already use it.
+  if (rename) ::unlinkat(dir, made.c_str(), 0);
   if (!given || why == EEXIST) return given;
   if (cannot_rename_new(why)) return make_file(dir, name, access, path, Made::in_place);
   return fail_errno("create", path, why);

@@ -80,8 +80,8 @@ class Directory {
 std::optional<std::string_view> network_filesystem(unsigned long magic) noexcept;
 
 // Opens what this process has just made under `name`. Another user with rename rights may have
-// replaced it meanwhile, so the function follows no link, and checks type, owner and number of
-// names. `type`: S_IFDIR or S_IFIFO. Returns an O_PATH descriptor; -1: errno says why.
+// replaced it meanwhile, so the function follows no link, and checks type, owner and number of hard
+// links. `type`: S_IFDIR or S_IFIFO. Returns an O_PATH descriptor; -1: errno says why.
 Fd hold_made(int dir, const std::string& name, mode_t type);
 // Sets the mode of a result of hold_made(). False: errno says why.
 bool set_mode(int held, mode_t mode) noexcept;

@@ -28,7 +28,7 @@ struct Free {
 
 // Of `path` and the directories above it, reports the nearest one that all users may write to. With
 // `of_all_users`, `path` itself counts only if it is /tmp or /var/tmp, because the recipe is made
-// for a directory of all users.
+// for a directory that all users may write to.
 void way(const std::string& path, bool of_all_users, Findings& found) {
   const std::unique_ptr<char, Free> real(::realpath(path.c_str(), nullptr));
   std::string at = real ? std::string(real.get()) : path;
@@ -119,7 +119,7 @@ void space(int dir, Findings& found) {
             full ? "make room: a lock needs a few KiB and some inodes" : "make room");
 }
 
-// Makes the files of a first lock, and removes them: nothing else finds a quota, a full disk or a
+// Makes the files of a first lock, and removes them: no other check finds a quota, a full disk or a
 // filesystem without FIFOs. The name begins with a dot, so no key has it. The inner directory is
 // not removed.
 Result<void> try_a_lock(const Directory& root) {

@@ -4,7 +4,7 @@
 //
 //   file:                 the default directory: /var/lib/dlock for root, $XDG_STATE_HOME/dlock or
 //   ~/.local/state/dlock for others
-//   file:DIR              relative to the current directory at this moment
+//   file:DIR              relative to the current directory at the time of prepare()
 //   file:/DIR, file:///DIR
 //
 // The default prefix of names is empty for both recipes: the directory of recipe lease is dlock's

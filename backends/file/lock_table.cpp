@@ -60,7 +60,7 @@ std::optional<std::vector<FlockEntry>> read_lock_table(int table, dev_t device, 
 
 std::optional<std::vector<FlockEntry>> flock_entries(dev_t device, ino_t inode) {
   const Fd table(::open("/proc/locks", O_RDONLY | O_CLOEXEC));
-  // take a lock of our own, so that the table has at least one line
+  // Take a lock of our own, so that an empty table means that the table shows no locks here.
   const Fd ours(::memfd_create("dlock", MFD_CLOEXEC));
   if (ours) ::flock(ours.get(), LOCK_SH | LOCK_NB);
   return table ? read_lock_table(table.get(), device, inode) : std::nullopt;

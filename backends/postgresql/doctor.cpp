@@ -40,7 +40,7 @@ constexpr Check checks[] = {
 };
 
 // Reads four facts: the server's clock, whether the tables exist, the schema for new tables, and
-// other schemas that have tables of dlock. {}: needs().
+// other schemas that have tables of dlock. {0}: the rows of needs().
 constexpr std::string_view facts_sql =
     "SELECT (date_part('epoch',clock_timestamp())*1e6)::bigint,"
     "(SELECT bool_and(to_regclass(t) IS NOT NULL) FROM (VALUES {0}) n(t,r)),current_schema(),"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factory of family `postgresql`. Guarantees of its recipes, and the rights that an account
-// needs: README.md beside this file.
+// The factory of family `postgresql`. README.md beside this file describes the guarantees of its
+// recipes, and the rights that an account needs.
 //
 //   postgresql://[USER@]HOST[:5432][,HOST...]/DB     postgres:// is the same. Several hosts must be
 //   of one cluster; dlock uses the first that replies and accepts writes.

@@ -24,7 +24,7 @@ Duration since(Deadline t) { return std::chrono::duration_cast<Duration>(Clock::
 
 }  // namespace
 
-// ---- one of them -------------------------------------------------------------------------------
+// ---- one master ---------------------------------------------------------------------------------
 
 void Node::connect() {
   const Deadline now = Clock::now();
@@ -111,7 +111,7 @@ void Node::closed(std::vector<Response>& out) {
   known_.clear();
 }
 
-// ---- all of them -------------------------------------------------------------------------------
+// ---- all masters --------------------------------------------------------------------------------
 
 Calls same(Call call, std::function<bool(std::size_t)> whom) {
   return [call = std::move(call), whom = std::move(whom)](std::size_t i) {

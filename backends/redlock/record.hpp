@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each master stores about a lock: its names, the vote with its record, and the list of
-// masters of the key's last confirmed grant. A client with another list has other majorities. So it
-// and a client with this list would not exclude each other (README.md, "Lists").
+// masters of the key's last confirmed grant. Clients with different lists have different
+// majorities, so they would not exclude each other (README.md, "Lists").
 #pragma once
 #include "core/lock_state.hpp"
 #include "redis/wire/options.hpp"

@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Stragglers a_little{10ms};
-constexpr Micros retake_within = 200'000;  // by the master's clock, after its reply
+constexpr Micros retake_within = 200'000;  // after a master's reply, by that master's clock
 
 bool kept(const Vote& v) { return v.says("kept"); }
 bool other_list(const Vote& v) { return v.says("list"); }
@@ -55,7 +55,7 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
   return renewal;
 }
 
-// The lock stays for the rest of --min-hold, but a restart may lose it.
+// The lock stays for the rest of --min-hold, but a restart of masters may lose it.
 Result<Renewal> RedlockBackend::detach(const Lease& lease, Duration ttl,
                                        std::optional<RunEnd> end) {
   return extend(lease, ttl, end ? end->text() : "");

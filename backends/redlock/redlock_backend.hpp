@@ -66,7 +66,7 @@ constexpr Duration least_validity(Duration ttl) noexcept { return ttl / 4; }
 struct Attempt {
   std::optional<Lease> lease;
   std::optional<HolderView> holder;  // if not granted: the holder with the most votes
-  std::optional<Duration> free_in;   // when time alone may give a majority
+  std::optional<Duration> free_in;   // after this time a majority may be free without any release
   std::string why;
   // Overrides all other results: a master has another list, or the list cannot be changed now.
   std::optional<Error> refused;

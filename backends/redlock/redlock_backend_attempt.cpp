@@ -109,8 +109,9 @@ class OneAttempt {
 
   // ---- the list --------------------------------------------------------------------------------
 
-  // To change the list, all masters kept from the old list must vote. They are at least half of the
-  // old list, so a holder by that list would have the vote of one of them.
+  // To change the list, all kept masters (those of the old list that are also in the new list) must
+  // vote. They are at least half of the old list, so a holder by the old list would have the vote
+  // of one of them.
   Result<void> judge_lists() {
     const bool change = backend_.options().list_change;
     bool known = false;
@@ -283,9 +284,9 @@ class OneAttempt {
   const Deadline sent_ = Clock::now(), phase_1_ends_ = later(sent_, patience_);
   Votes votes_;
   NodeStates states_;
-  // masters kept from a known other list; each of them must vote
+  // whether a master is also in a known other list; each such master must vote
   std::vector<bool> kept_;
-  bool changes_ = false;  // whether there is such a list
+  bool changes_ = false;  // whether another list is known
   Leader leader_;
   Attempt made_;
 };

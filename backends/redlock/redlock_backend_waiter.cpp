@@ -60,7 +60,8 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
   unanswered_ = 0;
   last_.sent_at = {};
   for (bool first = true;; first = false) {
-    // A slice of zero means one try now. No other slice, however short, shortens the interval.
+    // A slice of zero means one try now. No other slice, however short, shortens the interval
+    // between tries.
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
       const Deadline until = std::min(end, next_);
       if (silent_ > 0) wait_for(-1, 0, {until, backend_.options().interrupt_fd});
@@ -176,7 +177,7 @@ void RedlockWaiter::sleep(Deadline until) {
 
 Result<void> RedlockWaiter::cancel() {
   listeners_.reset();
-  // Votes of failed attempts are being released already, but a returned grant is not.
+  // Votes of failed attempts are being released already, but a grant that poll() returned is not.
   if (granted_) {
     TRY_VOID(backend_.release({request_.key, *granted_}, std::nullopt));
   } else if (tries_ > 0) {  // Give outstanding messages a moment to be sent.

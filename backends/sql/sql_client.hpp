@@ -32,8 +32,7 @@ class SqlClient {
   SqlClient& operator=(const SqlClient&) = delete;
 
   virtual const SqlOptions& options() const noexcept = 0;
-  // Returns the time op_timeout from now. Until a server has been reached once, it adds
-  // connect_timeout.
+  // Returns now + op_timeout. Until a server has been reached once, it adds connect_timeout.
   Deadline usual_deadline() const noexcept;
   std::uint64_t exchanges() const noexcept;  // of all sessions so far
 

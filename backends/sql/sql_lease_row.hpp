@@ -60,7 +60,7 @@ struct SqlWakeTarget {
 struct SqlLeaseDecision {
   LockState::Answer answer;
   bool held = false;  // by an earlier request of the same owner
-  Deadline sent{};    // when the reading that decided this was sent
+  Deadline sent{};    // when the request was sent whose reply decided this
   Micros now = 0;
   std::uint64_t version = 0;
   SqlWrittenRow written;  // set after a grant

@@ -151,8 +151,8 @@ Result<std::size_t> SqlLeaseTable::force_release(SqlSession& c, const std::strin
 
 // The mark (column `revoked`) is the newest token of the holders that are asked to stop. Like every
 // other change, the statement that writes the mark names the version that was read, so a late
-// execution writes nothing. Tokens only rise, so a mark that stays in the row asks no later holder.
-// The version stays the same, because no decision depends on the mark.
+// execution writes nothing. Tokens only rise, so a mark that stays in the row does not ask a later
+// holder to stop. The version stays the same, because no decision depends on the mark.
 Result<bool> SqlLeaseTable::revoke(SqlSession& c, const std::string& name, FencingToken& newest,
                                    Deadline until) {
   for (unsigned conflicts = 0;;) {
@@ -222,8 +222,8 @@ Result<void> SqlLeaseTable::add_waiters(SqlSession& c, const Attempt& a, const S
   return {};
 }
 
-// On Galera each node has its own clock. So the leases of others count as ending later, by the
-// skew.
+// On Galera each node has its own clock. So this function moves the ends of the leases of others
+// later by the skew.
 void SqlLeaseTable::prolong(Row& row, const Owner& me) const {
   for (auto& h : row.state.holders)
     if (h.owner != me) h.deadline = after(h.deadline, setup_.skew);

@@ -18,7 +18,9 @@
 
 namespace dlock {
 
-// The statements that differ between the stores only in their text; $1 is the name of the key.
+// The statements that differ between the stores only in their text. $1 is the name of the key.
+// After the other values, a comment lists the columns of the result. If count_ahead is empty, no
+// waiter passes a waiter that is stopped.
 struct SqlLeaseStatements {
   SqlStatement make_row;     // $2 state, $3 version
   SqlStatement revoke;       // $2 version, $3 token
@@ -27,7 +29,7 @@ struct SqlLeaseStatements {
   SqlStatement leave;        // $2 owner, $3 the session of end_wait()
   SqlStatement ahead;        // $2 owner
   SqlStatement all_ahead;    // $2 ticket, $3 owner: ticket, mode, owner, permits
-  SqlStatement count_ahead;  // $2 ticket: number, newest `since`, last ticket; empty: nobody passes
+  SqlStatement count_ahead;  // $2 ticket: number, newest `since`, last ticket
   SqlStatement waiters;      // ticket, mode, owner, permits, who
   SqlStatement keys;         // $1 prefix
 };
@@ -37,7 +39,7 @@ class SqlLeaseTable {
   struct Setup {
     std::string_view clock;  // an SQL expression; the model test has its own
     bool wakes = true;       // sessions have locks that wake a waiter and show that it lives
-    Micros skew = 0;         // the leases of others count as ending later by this
+    Micros skew = 0;         // for this long after their end, the leases of others still count
     // without wake-ups: a waiter that is silent for this long counts as gone
     Micros patience = 6'000'000;
     Micros claim = 3'000'000;  // how long each waiter ahead may take to claim a free key

@@ -80,8 +80,8 @@ class SqlLeaseWaiter final : public Waiter {
   bool tried_ = false;                         // something was sent
   SqlWakeTarget target_;
   Duration wait_{};                  // the longest wait for the target
-  Deadline retry_at_{};              // nothing to wait for: when to poll again
-  Deadline refresh_at_{};            // without wake-ups: when to show that we live
+  Deadline retry_at_{};              // if no lock can be waited for: when to poll again
+  Deadline refresh_at_{};            // if there are no wake-ups: when to show that we live
   Duration idle_{};                  // the pause between two requests
   std::uint64_t version_ = 0;        // the version that was seen last
   Deadline wait_began_{};            // when the wait for the target began
@@ -185,8 +185,8 @@ Progress SqlLeaseWaiter::waiting() {
   return last_;
 }
 
-// The lease counts from before the reading on which it was granted. If an earlier request was
-// granted and its reply was lost, only the rest of that lease is left.
+// The lease counts from the time before the reading on which the grant is based. If an earlier
+// request was granted and its reply was lost, only the rest of that lease is left.
 Progress SqlLeaseWaiter::granted(SqlLeaseDecision& out) {
   const auto& g = std::get<LockState::Granted>(out.answer);
   Duration left = request_.ttl;

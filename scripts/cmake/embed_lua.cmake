@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # dlock_embed_lua(HEADER NAMESPACE "FILE;..." [NAME=]PIECE...) writes a header with one constant per
-# script: a piece behind those that it needs, without the lines that are comments, and the SHA-1 for
-# EVALSHA. A piece begins behind the line `--- PIECE` or `--- PIECE: NEEDED...` in one of the files
-# (the first that has it), and ends before the next such line. What it needs stands before it in
-# that order, each piece once. A changed .lua reruns CMake.
+# script: its text without comment lines, and the SHA-1 for EVALSHA. The text is a piece, after the
+# pieces that it needs. A piece begins after the line `--- PIECE` or `--- PIECE: NEEDED...` in the
+# first of the files that has it, and ends before the next such line. The needed pieces come in the
+# order of that line, each once. A changed .lua reruns CMake.
 function(dlock_embed_lua header namespace files)
   set(all "")
   foreach(file IN LISTS files)
@@ -25,7 +25,7 @@ function(dlock_embed_lua header namespace files)
   file(CONFIGURE OUTPUT ${header} CONTENT "@out@" @ONLY)  # writes the file only when something changed
 endfunction()
 
-# Adds a piece of `all` to `text`, behind those that it needs; `pieces` are there already.
+# Adds a piece of `all` to `text`, after those that it needs. `text` has `pieces` already.
 function(dlock_add_piece name)
   if(name IN_LIST pieces)
     return()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A target sees only its own headers and those of the targets it links: `#include "core/lease.hpp"`
-# resolves through an include root that holds nothing but the directories named here. So the
-# dependency direction is a compile error, not a habit.
+# resolves through an include root that holds nothing but the directories named here. So a
+# dependency in the wrong direction does not compile.
 function(dlock_headers target)
   set(root ${CMAKE_BINARY_DIR}/include_roots/${target})
   foreach(dir IN LISTS ARGN)

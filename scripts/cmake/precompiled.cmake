@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# In a unity build Catch2, fmt and the standard library are read once for all sources: with clang
-# and sanitizers a third less to compute, with GCC a tenth. In other builds each source shows that
-# it includes what it uses.
+# In a unity build Catch2, fmt and the standard library are read once for all sources. This saves a
+# third of the processor time with clang and sanitizers, and a tenth with GCC. In other builds each
+# source shows that it includes what it uses.
 if(NOT CMAKE_UNITY_BUILD)
   return()
 endif()
 
-# For all that is built with dlock_build in a directory or below it.
+# Does this for all targets with dlock_build in a directory or below it.
 function(dlock_precompiled directory owner)
   get_property(targets DIRECTORY ${directory} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)
@@ -32,7 +32,7 @@ function(dlock_precompiled directory owner)
   endforeach()
 endfunction()
 
-# `ccache` may keep them: no times in them (and see scripts/test).
+# Without times in the precompiled headers, `ccache` can keep them (see scripts/test, too).
 set(no_times $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
 target_compile_options(dlock_core PRIVATE "${no_times}")
 set(standard <algorithm> <array> <atomic> <chrono> <functional> <map> <memory> <optional> <span>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Of scripts/completions/generate. Standard input: `dlock --help`; for each command a line `@ NAME`
-# and its --help=all; for each scheme a line `@ SCHEME:` and the message that lists its recipes.
-# Writes the templates dlock.bash, dlock.zsh and dlock.fish in `from` to `to`, with the rows that
-# belong at their lines `# @WHAT@`.
+# Part of scripts/completions/generate. Standard input: `dlock --help`; for each command a line
+# `@ NAME` and its --help=all; for each scheme a line `@ SCHEME:` and the message that lists its
+# recipes. Writes the templates dlock.bash, dlock.zsh and dlock.fish in `from` to `to`, with the
+# rows that belong at their lines `# @WHAT@`.
 
 $1 == "@" { part = $2; next }
 part == "" && /^Pages / { getline; sub(/^ */, ""); pages = $0 }
@@ -27,7 +27,7 @@ part ~ /^[a-z]+$/ && /^  (-.,|   ) --[a-z]/ {
   letters[part, name] = letter
   arguments[part, name] = argument
   helps[part, name] = rest
-  # by name
+  # sort by name
   for (i = ++count[part]; i > 1 && option[part, i - 1] > name; i--)
     option[part, i] = option[part, i - 1]
   option[part, i] = name
@@ -152,7 +152,7 @@ function fish_row(v, name,    line, list) {
   return line " -d '" quoted_fish(helps[v, name]) "'"
 }
 
-# What an argument can be, where that is a short list.
+# Returns the possible values of an argument, if these are a short list.
 function choices(v, name,    list) {
   if (name == "once-per") return "hour day week month"
   if (name == "signal") return "TERM INT HUP QUIT KILL USR1 USR2"
@@ -169,7 +169,7 @@ function is_file(name) {
   return name ~ /^(status|metrics-file|trace|html|config|.*-file|tls-ca|tls-cert|tls-key|state)$/
 }
 
-# In single quotes of a shell. Without gsub: awks differ on a backslash before a quote.
+# Quotes a text for a shell. It does not use gsub: awks differ on a backslash before a quote.
 function quoted(text,    part, n, i) {
   n = split(text, part, "'")
   text = part[1]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # For `cmake --toolchain`: builds for arm64 on another machine, with Debian's cross compiler.
 # DLOCK_SYSROOT has Debian's arm64 libraries (scripts/packaging/unpack), and no libc: that is the
-# compiler's own. Libraries that are headers alone are the machine's.
+# compiler's own. Header-only libraries are those of this machine.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Before the files of the .deb are packed: puts them where Debian wants them, and gives them one
-# time.
+# Runs before the files of the .deb are packed: puts them where Debian wants them, and gives all of
+# them the same time.
 cmake_minimum_required(VERSION 3.25)
 set(root ${CPACK_TEMPORARY_DIRECTORY}/usr)
 set(share ${root}/share)

@@ -7,7 +7,7 @@ add_custom_target(uninstall
     -P ${packaging}/uninstall.cmake VERBATIM)
 
 set(CPACK_GENERATOR DEB)
-# Nobody reads mail to .invalid (RFC 2606): who publishes a package says who they are.
+# Nobody reads mail to .invalid (RFC 2606), so whoever publishes a package must give a name.
 set(DLOCK_MAINTAINER "The dlock authors <nobody@dlock.invalid>" CACHE STRING
   "Who publishes the .deb: the Maintainer field, as in \"Name <address>\"")
 set(CPACK_PACKAGE_CONTACT ${DLOCK_MAINTAINER})
@@ -17,7 +17,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION admin)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# TLS; ways to log in to MySQL other than its own password.
+# For TLS, and for ways to log in to MySQL other than its own password.
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "ca-certificates, libmariadb3")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "runs a command while it holds a distributed lock")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION

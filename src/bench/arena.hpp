@@ -43,8 +43,9 @@ class Arena {
     return Deadline{Nanoseconds{begin_.load(std::memory_order_relaxed)}};
   }
 
-  int stop_fd() const noexcept { return stop_.get(); }    // readable from Phase::over on
-  int event_fd() const noexcept { return event_.get(); }  // readable: a value below has changed
+  int stop_fd() const noexcept { return stop_.get(); }  // readable from Phase::over on
+  // readable: all_ready(), all_left(), fatal_error() or `violated` has changed
+  int event_fd() const noexcept { return event_.get(); }
   // Returns false if all operations of --ops have begun: then do not begin another. `counts`:
   // whether this operation is measured. With --ops, operations of the warm-up do not count.
   bool begin_op(bool& counts);

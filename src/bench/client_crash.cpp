@@ -122,7 +122,7 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
   if (std::holds_alternative<Granted>(*answer)) {
     Deadline held_until{};
     for (; !said.empty(); said = holder.line(Clock::now(), -1)) held_until = deadline_in(said);
-    if (held_until < answered) {  // an expired lease excludes no other
+    if (held_until < answered) {  // an expired lease does not exclude others
       ++figures.late;
     } else {
       ++figures.overlaps;

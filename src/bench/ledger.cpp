@@ -84,7 +84,7 @@ std::optional<Nanoseconds> Ledger::granted(unsigned client, const Lease& lease, 
 
   if (room_.empty()) return std::nullopt;
   const Deadline made = room_.front();
-  if (lease.mode != Mode::shared) room_.pop_front();  // readers enter together, so the room stays
+  if (lease.mode != Mode::shared) room_.pop_front();  // all readers can take the same place
   return c.requested < made && at >= made ? std::optional<Nanoseconds>(at - made) : std::nullopt;
 }
 

@@ -93,8 +93,8 @@ Ranking ranking(const Report& r, Scenario s) {
   return order;
 }
 
-// Returns a remark for a table that compares locks of this machine alone with servers; empty: the
-// table does not.
+// Returns a remark if the table shows servers beside locks that work on this machine alone; else
+// an empty text.
 std::string unlike_servers(const Plan& p, const Ranking& order) {
   std::string names;
   std::size_t local = 0;

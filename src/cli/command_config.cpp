@@ -77,7 +77,7 @@ std::string names_of(Verbs wanted) {
 // more commands read come first. Passwords in URLs are redacted. No secret file is read.
 std::string config_text(const ConfigOptions& o) {
   std::string text;
-  std::map<Verbs, std::string> unset;  // the key: which commands read these options
+  std::map<Verbs, std::string> unset;  // by the commands that read these options
   if (!o.backend_required_by.empty())
     text += fmt::format("require-backend = true  # {}\n", o.backend_required_by);
   for (const Option& row : option_table()) {

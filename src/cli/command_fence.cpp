@@ -22,7 +22,7 @@ Result<run::Outcome> command_fence(const FenceOptions& o) {
       o, {.key = std::move(*name), .owner = Owner::random(), .ttl = o.ttl, .identity = {}});
   plan.traits = fence_traits;
   plan.timing = timing;
-  plan.publish_environment = false;  // the command keeps the variables of the lock around it
+  plan.publish_environment = false;  // the command keeps the variables of an outer lock
   plan.open = [path, token = *o.token](Duration, int interrupt_fd) {
     return Result<std::unique_ptr<Backend>>{fence_file(path, token, interrupt_fd)};
   };

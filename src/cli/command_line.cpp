@@ -60,8 +60,8 @@ run::Outcome unknown_verb(std::string_view name, bool help = false) {
 bool wants_help(std::string_view word) noexcept { return word == "-h" || word == "--help"; }
 bool wants_version(std::string_view word) noexcept { return word == "-V" || word == "--version"; }
 
-// Returns the form of `dlock --version --output json` (or --json); nothing if the words mean
-// something else.
+// Returns the form of output that the words after `dlock --version` choose, such as `--output json`
+// or `--json`; nothing if they mean something else.
 std::optional<Output> version_form(char** words) {
   const std::string_view first = words[0], second = words[1] ? words[1] : "";
   const bool two = first == "--output";

@@ -89,8 +89,8 @@ std::string still_runs(const HolderView& h, bool freed) {
   return fmt::format("removed; {} {}; the next holder may start now", job, may);
 }
 
-// Removes the holders, and prints what they may still do. `before`: a view that was taken just
-// before.
+// Removes the holders, and prints what they may still do. `before`: a view from just before the
+// removal.
 Result<Released> force(const ReleaseOptions& o, const OpenStore& opened, const Key& key,
                        std::optional<FencingToken> token, const View& before) {
   auto removed = opened.backend->force_release(key, token);

@@ -95,7 +95,7 @@ std::string_view descendants(run::Descendants what) {
 // Adds the times of a lease. They count from the moment when dlock sent the last request that got a
 // reply.
 void leased(Lines& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
-  // When the lease can end in the store at the earliest: the store cannot have begun to count
+  // The earliest time at which the lease can end in the store: the store cannot have begun to count
   // before dlock sent the request.
   const Duration free_at = recipe.proven_lifetime ? t.proven : ttl;
   const Duration kill_at = t.proven - t.margin, end_at = kill_at - t.kill_after;

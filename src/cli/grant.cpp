@@ -32,7 +32,7 @@ bool of(const Handle& h, const Store& s) {
   return h.family == s.traits->family && h.recipe == s.traits->recipe;
 }
 
-// Parses a handle from `source`. Handle::parse itself would name --handle in its error.
+// Parses a handle that comes from `where`. Handle::parse itself would name --handle in its error.
 Result<Handle> from_elsewhere(std::string_view text, std::string_view where, Errc code) {
   auto h = Handle::parse(text);
   if (h) return h;

@@ -57,7 +57,7 @@ Result<void> check_lock_delay(const TakingOptions& o, const Store& store,
 Result<run::Timing> resolve_timing(const TakingOptions& o, const Store& store, Keeping keeping) {
   const Traits& t = *store.traits;
   const bool detached = keeping == Keeping::nobody;
-  // If a recipe's locks can outlive their process, the locks of keepers and of handles are leases,
+  // If a recipe's locks can outlive their process, the locks of keepers and of --handle are leases,
   // too.
   const bool leased =
       t.liveness != Liveness::process || (t.detached && (keeping == Keeping::keeper || o.handle));

@@ -33,7 +33,7 @@ void fill_closed_descriptors();
 // Errc::usage unless stdout is open for writing.
 Result<void> stdout_usable();
 
-// Returns whether the words or DLOCK_OUTPUT ask for lines for eval. The words may have other
+// Returns whether the words or DLOCK_OUTPUT ask for lines for eval, even if the words contain
 // errors. argv[1] is the command, if there is one.
 bool requests_env(int argc, char** argv) noexcept;
 

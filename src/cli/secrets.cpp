@@ -49,8 +49,8 @@ std::uint16_t usual_port(const Url& url) {
   return 0;
 }
 
-// Returns HOST:PORT of each server, or else the path of a socket, and the value of ?hostaddr=;
-// sorted.
+// Returns a sorted list: HOST:PORT of each server, or the path of a socket if the URL names no
+// server; and the value of ?hostaddr=, if there is one.
 std::vector<std::string> places(const Url& url) {
   std::vector<std::string> all;
   const std::uint16_t usual = usual_port(url);
@@ -142,7 +142,7 @@ Result<Secrets> find_secrets(const StoreOptions& o, const Store& store) {
   const auto is_flag = [](const Given* g) { return g && g->source == Source::flag; };
   for (const auto& [option, item, to] : tls_values)
     if (const Given* g = given(option); g && (is_flag(g) || !url.item(item))) s.*to = g->value;
-  // the item has libpq's name or dlock's
+  // the item has the name that libpq gives it, or dlock's own name
   const std::string_view item = url.item("sslkey") ? "sslkey" : "tls_key";
   const bool of_url = s.tls_key.empty();
   if (const std::string key{of_url ? url.item(item).value_or("") : s.tls_key}; !key.empty())

@@ -107,8 +107,8 @@ Result<Opener> Store::prepare() const {
 
 std::string store_options(const StoreOptions& o) {
   std::string text = " -b " + sh_word(without_password(o.backend));
-  // In display_name() this text shows that the option is in a file. The suggested command reads the
-  // file, too.
+  // If display_name() contains this text, the option is in a file. Leave it out, because the
+  // suggested command reads the file, too.
   constexpr std::string_view in_a_file = ": ";
   for (const auto& [name, value] :
        {std::pair<std::string_view, std::string_view>{"config", o.config},

@@ -39,7 +39,7 @@ Result<Store> choose_store(const StoreOptions&);
 struct OpenStore {
   Store store;
   std::unique_ptr<Backend> backend;
-  std::string options;  // Options that name this store, for a command that dlock suggests for sh.
+  std::string options;  // options that name this store, quoted for sh, for a suggested command
 };
 Result<OpenStore> open_store(const StoreOptions&);
 

@@ -21,11 +21,11 @@ Result<Duration> parse_duration(std::string_view text);
 // text has at most 8 characters.
 std::string format_duration(Duration d);
 
-// Does the same, but rounds up. A user may type the shown limit as a value, and the value must not
-// be too small.
+// Does the same, but rounds up. It is for a lower limit in a message: a user may type the limit as
+// it is shown, and that value must not be too small.
 std::string format_duration_up(Duration d);
 
-// Rounds down.
+// Rounds towards zero. `d` may be negative: the remaining time of a lease that has ended (inspect).
 constexpr std::int64_t whole_milliseconds(Duration d) noexcept {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
 }

@@ -90,7 +90,7 @@ LockState::Answer LockState::acquire(const Acquisition& wanted, Micros now) {
     waiters.push_back(
         {wanted.owner, wanted.mode, wanted.limit, next_ticket++, never, false, wanted.meta});
   waiters[rank].live_until = after(now, wanted.patience);
-  waiters[rank].invited = false;  // it was invited and could not run: invite it again later
+  waiters[rank].invited = false;  // if it was invited, it could not run: invite it again later
   return Waiting{rank, free_at()};
 }
 

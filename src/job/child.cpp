@@ -84,7 +84,8 @@ long execute(const Child& c) {
   for (;;) raw_call(SYS_exit_group, error == ENOENT ? 127 : 126);
 }
 
-// Since Linux 5.16 a process that dumps core ends only itself.
+// Since Linux 5.16 a core dump ends only the process that dumps core. Before, it also ended the
+// processes that shared its memory.
 bool may_share_memory() {
   utsname system{};
   if (::uname(&system) != 0) return false;

@@ -126,6 +126,8 @@ bool Guard::has_left_members() const {
 // it has set end_requested(). So the backstop did not end the program: it acts only 100 ms after
 // such an event.
 //
+// What happens if other events come at about the same time:
+//
 // 1. The program ends.  2. dlock dies, an order to end comes or a deadline passes before the next
 //    turn of the guard: the whole tree is ended, as if the program lived.
 //
@@ -151,8 +153,8 @@ void Guard::leave_members() {
 void Guard::leave(const GuardEvent& last) {
   // Do this before dlock releases the lock. From now on only dlock's own descriptors hold it.
   give_up_holds();
-  // Only this message blocks: dlock may be stopped with a full queue, and must get the message. If
-  // dlock dies, the call fails at once.
+  // Only this call waits until it has sent the message: dlock may be stopped with a full queue, but
+  // it must get the message. If dlock dies, the call fails at once.
   channel_.send_and_wait(last);
   // This runs while dlock releases the lock. dlock waits for our exit before dlock itself exits.
   cgroup_.remove_after_job();
@@ -205,7 +207,7 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
     give_up_holds();
     return report(event::StartRefused{});
   }
-  // before there is a job
+  // Do this before there is a job.
   if (const FailedCall call = outer_.hand_over(runs_around(), holds_)) return cannot_start(call);
   changes_ = r.payload;
   environment_ = changed_environment(changes_);
@@ -223,7 +225,7 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   exec_error_.reset(error[0]);
   // If the Backstop's thread reaches the user's limit of processes, clone fails and there is no
   // job. A job without a Backstop would get less than dlock promises, and the user's next process
-  // would fail.
+  // would fail at the same limit.
   if (job_ < 0) return cannot_start({"clone", fork_error});
   if (options_.max_run > 0us) run_until_ = later(Clock::now(), options_.max_run);
   ::setpgid(job_, group_);  // parent and child both call this; after the exec it fails with EACCES
@@ -246,8 +248,8 @@ void Guard::cannot_start(const FailedCall& call) {
 }
 
 // Reads the errno of a failed exec. End of file means that the exec closed the pipe, or that a
-// signal ended the child before. The guard polls the pipe, because an exec may hang on a dead
-// mount.
+// signal ended the child before the exec. The guard polls the pipe, because an exec may hang on a
+// dead mount.
 void Guard::read_exec_outcome() {
   int e = 0;
   const bool failed = ::read(exec_error_.get(), &e, sizeof e) == static_cast<ssize_t>(sizeof e);
@@ -381,9 +383,9 @@ void Guard::wake_orphans() {
 
 // Delivers a signal that a user sent to dlock. If the job has a group of its own, the signal goes
 // to the group, because that is atomic. But when the leader of the group has been reaped, the group
-// number may be reused; then the signal goes to the members of our tree in that group. If the job
-// is in dlock's group, which also contains the other programs of a pipeline, the signal goes to the
-// members of our tree in it, too.
+// number may be reused; then the signal goes to the members of our tree in that group. The same
+// holds if the job is in dlock's group, because the other programs of a pipeline are in that group,
+// too.
 void Guard::signal_job(int signal) const {
   if (job_ == 0) return;
   if (own_group_ && leader_alive_) {

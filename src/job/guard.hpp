@@ -30,9 +30,9 @@ struct GuardedLock {
 // exits only when no member of the job is left; with --descendants=release also when the program
 // has ended.
 //
-// Its second task is to hold a duplicate of each descriptor with which the lock would end. So the
-// lock does not end before the tree does. The guard also holds the locks of runs inside the job,
-// and the guards of the runs around it hold its lock, too.
+// Its second task is to hold a duplicate of each descriptor whose last close would end the lock. So
+// the lock does not end before the tree does. The guard also holds the locks of runs inside the
+// job, and the guards of the runs around it hold its lock, too.
 //
 // Before there is a job, the guard opens everything that it needs to end the tree. So it works even
 // when the system is out of descriptors. If it cannot open everything, there is no job.

@@ -12,7 +12,8 @@
 namespace dlock::run {
 namespace {
 
-// The length of dlock's queue. Ctrl-Z may stop dlock for long, while runs in its job begin and end.
+// How many connections may wait until dlock accepts them. Ctrl-Z may stop dlock for long, while
+// runs in its job begin and end.
 constexpr int unread_by_dlock = 64;
 // How many descriptors stay free, to end the job and to reach the store again.
 constexpr int reserve = 4;
@@ -135,8 +136,8 @@ void InnerHolds::accept() {
   }
 }
 
-// Takes the socket out of the message, but only peeks at the message, which stays in the queue
-// until we close the connection. So the socket is never lost, even if no descriptor is free for it.
+// Gets the socket from the message by MSG_PEEK, so the message stays in the queue until we close
+// the connection. So the socket is never lost, even if no descriptor is free for it.
 bool InnerHolds::read(const Fd& offer) {
   Carrier message;
   msghdr& h = message.header;

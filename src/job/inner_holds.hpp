@@ -37,8 +37,8 @@ class InnerHolds {
   void watch(std::vector<pollfd>&) const;  // adds the descriptors that serve() waits for
   void serve();
   // Stops listening and drops all sockets. Call it when every member of our own job is dead. The
-  // fork of the guard copies the object of the guard and that of dlock to both processes: each
-  // process must also call clear() on the other process's object.
+  // guard and dlock have an object each, and the fork of the guard copies both objects. So each
+  // process must also call clear() on its copy of the other's object.
   void clear();
 
  private:

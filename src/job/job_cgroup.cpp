@@ -115,10 +115,11 @@ void JobCgroup::kill() const {
   if (kill_) (void)!::write(kill_.get(), "1", 1);
 }
 
-// A member that forks while it is moved leaves a child here. So the list is read until it is empty,
-// or until no member in it can be moved. The cgroups below this one belong to nested runs. Their
-// members stay there, so that the nested guards can still kill them.
+// A member that forks while it is moved leaves a child in this cgroup. So the list is read until it
+// is empty, or until no member in it can be moved. The cgroups below this one belong to nested
+// runs. Their members stay there, so that the nested guards can still kill them.
 //
+// One race remains:
 // 1. This function reads the list.  2. A member that is no child of the guard ends and is reaped.
 // 3. A process outside the job gets the pid of that member: this function moves that process to the
 //    cgroup around this one, and does not kill it. The kernel reuses a pid only after it has used

@@ -16,7 +16,7 @@ namespace dlock::run {
 // What dlock orders the guard to do.
 namespace order {
 
-// Carries the descriptors to hold for which the following Start has no room.
+// Carries descriptors to hold, if there are more than the following Start has room for.
 struct HoldFds {};
 // Start the job. The payload is the changes to its environment (job_environment). Descriptors to
 // hold may come with the message.

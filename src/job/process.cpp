@@ -45,7 +45,7 @@ std::string why(const FailedCall& call) {
   return std::string(call.name).append(": ").append(::strerrordesc_np(call.error));
 }
 
-// One read may not return the whole list.
+// One read may return only a part of the list.
 void read_pids(int fd, std::vector<pid_t>& out) {
   char buffer[4096];
   pid_t number = 0;

@@ -87,6 +87,7 @@ constexpr Duration draft_patience = 250ms;
 // file may write it if the name still means that file. The rename removes the name. A file that a
 // killed process left is reused. On failure errno says why.
 //
+// Why a process must look at the name again after it has locked the file:
 // 1. A opens F.tmp and locks it. 2. B opens F.tmp and waits for the lock. 3. A renames the file to
 //    F and ends. 4. C creates a new F.tmp. 5. B gets the lock, but on the file that is now F. B
 //    sees that F.tmp means another file, and begins again.

@@ -37,7 +37,7 @@ struct NoAnswer {
 };
 struct Acquired {
   std::vector<Lease> leases;  // in the order of the keys; the first has the earliest deadline
-  std::vector<Fd> holds{};    // duplicates of the descriptors with which the lock would end
+  std::vector<Fd> holds{};    // duplicates of the descriptors whose last close ends the lock
 };
 struct Renewed {
   Deadline deadline;
@@ -129,8 +129,8 @@ namespace action {
 
 // The Supervisor passes these to the guard.
 
-// Start the job, with Policy::deadlines(), the environment and the descriptors with which the lock
-// would end.
+// Start the job, with Policy::deadlines(), the environment and the descriptors whose last close
+// would end the lock.
 struct StartJob {};
 // Send Policy::deadlines(), as they are after the step. SendSignal and SignalTree carry them, too.
 struct SendDeadlines {};

@@ -242,9 +242,10 @@ void Keeper::acquire() {
 }
 
 // Returns how long the next poll may sleep. The sleep ends when the Keeper must report the current
-// state: when the first report is due, and later in time for the user's next line. The sleep also
-// ends before the last query, and before the end of a short wait. Each report costs one request per
-// waiter. So on a terminal a report comes each second, but in a log only when the next line is due.
+// state: first when the first report is due, and after that when the user's next line is due. The
+// sleep also ends before the last query, and before the end of a short wait. Each report costs one
+// request per waiter. So on a terminal a report comes each second, but in a log only when the next
+// line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited,
                        const std::optional<Waiting>& last) const {
   if (plan_.one_try() || (plan_.max_waiters && !last)) return {};

@@ -28,8 +28,8 @@ struct OncePer {
 
   // Returns how far the last start is in the future, or 0. If the result is above 0, the store's
   // clock was ahead when the start was recorded. The caller should set such a record to now. Then
-  // the record blocks other starts for one whole period, and not until the wall clock reaches the
-  // recorded time.
+  // the record blocks other starts for one whole period. Otherwise it would block them until the
+  // wall clock reaches the recorded time.
   static Duration ahead(const RunStarts& s) noexcept {
     return Duration{s.last && s.last->at > s.now ? s.last->at - s.now : 0};
   }

@@ -22,8 +22,8 @@ Outcome run(const Plan& given) {
   if (!Channel::make_pair(ours, theirs))
     return output.give_up(
         {Errc::unavailable, fmt::format("no socket pair: {}", std::strerror(errno))});
-  // Both must listen before the fork: once the first socket has its name, other processes can see
-  // the id of the run in that name.
+  // Once the first socket has its name, other processes can see the id of the run in that name, and
+  // may take the second name. So both must listen before the fork, while the id can still change.
   InnerHolds &of_guard = *new InnerHolds, &of_dlock = *new InnerHolds;
   for (FailedCall call{"bind", EADDRINUSE}; call.error == EADDRINUSE;) {
     own.id = Owner::random().hex();

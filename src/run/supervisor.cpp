@@ -152,9 +152,10 @@ void Supervisor::step(const Event& e, Deadline now) {
 // sends us CONT. That CONT cancels a pending stop. If the CONT came before the stop was pending,
 // the guard's message is here already, and this function reads it.
 //
+// One race remains:
 // 1. dlock checks for a CONT and for messages of the guard.  2. The user's CONT comes.  3. dlock
-//    makes its stop pending, which drops the CONT: dlock stays stopped until the next CONT. (A
-//    SIGSTOP is never pending, so with SIGSTOP the CONT of step 2 may also be the guard's.)
+//    makes its stop pending, which drops that CONT. Then dlock stays stopped until the next CONT.
+//    (A SIGSTOP is never pending, so with SIGSTOP the CONT of step 2 may also be the guard's.)
 void Supervisor::stop() {
   announcer_.clear_line();
   output_.flush(100ms);
@@ -305,9 +306,9 @@ FailedCall Supervisor::order_start() {
   std::string environment = job_environment(plan_, leases_, guard_pid_);
   if (environment.size() > Channel::max_payload)
     environment.resize(Channel::max_payload + 1);  // the guard sees the truncation and refuses
-  // The start message carries the descriptors with which the locks would end. So there is never a
-  // job whose guard does not hold these descriptors. None of them stays in a socket, where the
-  // kernel would count it against all programs of this user.
+  // Some locks end when the last duplicate of a descriptor is closed. The start message carries
+  // these descriptors, so there is never a job whose guard does not hold them. None of them stays
+  // in a socket, where the kernel would count it against all programs of this user.
   std::vector<int> fds;
   for (const Fd& fd : holds_) fds.push_back(fd.get());
   const int error =
@@ -364,14 +365,15 @@ bool Supervisor::foreign(pid_t child) const {
          std::ranges::find(preexisting_.before, id) != preexisting_.before.end();
 }
 
-// Kills the dead guard's tree, which dlock has inherited. ECHILD would prove that the tree is dead,
-// but children from before dlock's start must live. So the tree counts as dead when the list of
-// members is empty three times in a row after everything was reaped. When a member dies, its
-// children become ours a moment later, one generation after the other. No event reports that, so
-// the list is read each millisecond. If nothing changes for 20 ms, the members are in an
-// uninterruptible state. Then this function returns, and Policy sends SweepOwn again, less and less
-// often. The function also returns after 200 rounds, because a job may fork without end, and
-// signals and deadlines must not wait for that job.
+// Kills the dead guard's tree, which dlock has inherited. ECHILD would prove that the tree is dead.
+// But it does not come while a child from before dlock's start lives, and dlock must not kill such
+// a child. So the tree counts as dead when the list of members is empty three times in a row after
+// everything was reaped. When a member dies, its children become ours a moment later, one
+// generation after the other. No event reports that, so the list is read each millisecond. If
+// nothing changes for 20 ms, the members are in an uninterruptible state. Then this function
+// returns, and Policy sends SweepOwn again, less and less often. The function also returns after
+// 200 rounds, because a job may fork without end, and signals and deadlines must not wait for that
+// job.
 void Supervisor::sweep_own() {
   reap_guard();
   auto cgroup = JobCgroup::find(guard_pid_);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides when the wait for a lock is over, and whether it ends as busy or without a reply of the
-// store. It is pure. The main thread, which must act on time, decides by it. The Keeper, which a
-// client library may block, only supplies facts. Policy and the Keeper, on two threads, have one
-// WaitEnd each. The two agree because both observe the events that the Keeper reports.
+// store. It is pure. Policy and the Keeper have one WaitEnd each. The WaitEnd of Policy decides,
+// because Policy is on the main thread, which must act on time. The Keeper only supplies facts,
+// because a client library may block its thread. The two agree because both observe the events that
+// the Keeper reports.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -13,11 +14,12 @@ namespace dlock::run {
 
 // How long the Keeper may take to leave the queue when the wait is over or a signal ends the wait.
 // After this time dlock ends without the Keeper: the place in the queue expires by itself, and a
-// grant made meanwhile expires by its ttl. The rest of the promised 250 ms is for dlock's own end.
+// grant made meanwhile expires by its ttl. dlock-run(1) promises an end within 250 ms; the other
+// 50 ms are for dlock's own end.
 inline constexpr Duration time_to_leave = std::chrono::milliseconds{200};
 
-// How old the store's last reply may be when a wait ends as busy. In this last part of the wait the
-// Keeper asks once more.
+// How old the store's last reply may be when a wait ends as busy. When only this time of the wait
+// is left, the Keeper asks once more.
 inline constexpr Duration last_query = std::chrono::seconds{1};
 
 class WaitEnd {
@@ -57,7 +59,7 @@ class WaitEnd {
 
   Deadline began() const noexcept { return began_; }
   bool reached() const noexcept { return reached_; }
-  // Returns when -w is over; no_deadline: there is no -w, or only one try.
+  // Returns the time at which -w is over; no_deadline: there is no -w, or only one try.
   Deadline until() const noexcept { return limited() ? later(began_, *rules_.wait) : no_deadline; }
   // Returns whether the store's last reply is too old to end the wait as busy.
   bool stale() const noexcept { return answered_ < until() - last_query; }

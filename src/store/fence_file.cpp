@@ -190,7 +190,8 @@ Result<void> FenceFile::note() {
     const std::string_view slot(text.data(), static_cast<std::size_t>(n));
     empty &= slot.find_first_not_of('\0') == slot.npos;
     slots[i] = parse_slot(slot);
-    // The other slot may still have our layout, but it is older than this slot.
+    // This slot has a newer dlock's layout. The other slot may still have our layout, but it is
+    // older than this slot.
     if (slot.starts_with(any_version) && !slot.starts_with(magic) &&
         slot.size() > any_version.size() && is_digit(slot[any_version.size()]))
       return refuse(Errc::config,

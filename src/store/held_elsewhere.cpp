@@ -96,7 +96,8 @@ class Reentrant final : public Wrapped {
  private:
   friend class ReentrantWaiter;
 
-  // Returns the grant of an outer dlock. Its owner is never an owner of ours.
+  // Returns the grant of an outer dlock if the lease is that grant, else nullptr. A lease of ours
+  // always has another owner.
   const InheritedGrant* joined(const Lease& l) const {
     const auto outer = std::ranges::find_if(grants_, [&](const InheritedGrant& g) {
       return g.lease.key == l.key && g.lease.owner == l.owner;

@@ -195,9 +195,9 @@ Result<RunStarts> Several::starts(const Key&) {
   return newest;
 }
 
-// Each key has a record of its own; the newest record represents all keys. If a new start does not
-// fit one key, the keys after that key get no record. If a withdrawal does not fit one key, the
-// other keys are changed all the same.
+// Each key has a record of its own; the newest record represents all keys. If the store refuses to
+// record a new start for one key, the keys after that key get no record. If it refuses a withdrawal
+// for one key, the records of the other keys are changed all the same.
 Result<UpdateResult> Several::note_start(const Lease&, const RunStartUpdate& change) {
   const bool forth = change.was == newest_start_;
   UpdateResult all = UpdateResult::yes;

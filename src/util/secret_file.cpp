@@ -74,7 +74,7 @@ class Walk {
   }
 
   bool linked() const { return linked_; }
-  // Says where others could have replaced the file, "'tmp', on the way, ..."; empty: nowhere.
+  // Says where others could have replaced the file, as in "'tmp', on the way, ..."; empty: nowhere.
   const std::string& doubt() const { return doubt_; }
 
  private:

@@ -21,8 +21,8 @@ class Credentials {
   const TlsContext* tls() const noexcept { return tls_ ? &*tls_ : nullptr; }
 
   unsigned version() const noexcept { return version_; }
-  // Reads the files again. Call it when a server has refused `version`. True: the files have
-  // changed since that version.
+  // Reads the files again. Call it when a server has refused the credentials of this version. True:
+  // the files have changed since that version.
   bool newer_than(unsigned version);
 
  private:

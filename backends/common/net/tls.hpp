@@ -39,8 +39,8 @@ class Tls {
   // the server does not speak TLS.
   Result<bool> handshake(std::string_view wire, std::string& out);
   Result<void> encrypt(std::string_view plain, std::string& out);
-  // Appends the received text to `plain`, and to `out` what TLS itself has to send. False: the
-  // server ended the connection.
+  // Appends to `plain` the text that was received, and to `out` the bytes that TLS itself has to
+  // send. False: the server ended the connection.
   Result<bool> decrypt(std::string_view wire, std::string& plain, std::string& out);
 
  private:

@@ -84,7 +84,7 @@ struct WatchLine {
   static WatchLine of(std::string_view line);
 };
 
-// Returns why etcd refused a call. In a stream, an object contains the reason.
+// Returns why etcd refused a call. In a line of a stream, `error` is an object with the reason.
 std::string reason_of(const Json& answer);
 
 }  // namespace dlock::etcd

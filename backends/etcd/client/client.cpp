@@ -18,7 +18,7 @@ std::int64_t never_used_id() {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// Returns whether the reply means that etcd does not know our token, or that users changed.
+// Returns whether the reply means that users changed, or that etcd does not know our token.
 bool wants_login(std::string_view why) {
   return contains(why, "invalid auth token") || contains(why, "user name is empty") ||
          contains(why, "auth store is old") || contains(why, "revision in header is old");
@@ -211,7 +211,8 @@ Result<Client::Reply> Client::call(std::string_view what, std::string_view path,
       if (last || reply.error().code != Errc::timed_out) return failed(std::move(reply.error()));
     } else {
       leave();
-      // With TLS 1.3 the server refuses our certificate only now. Even so, nothing was done.
+      // With TLS 1.3 the server refuses our certificate only now. Even so, it has not executed the
+      // request.
       const bool refused = answer.error().code == Errc::denied;
       const bool over = refused ? enough && !credentials_.newer_than(version) : last;
       if (over || Clock::now() >= until)

@@ -60,7 +60,7 @@ struct Verdict {
   enum class What {
     run,
     wait_deletion,  // wait until `watch` is deleted
-    wait_turn,      // wait until `watch`, a waiting permit, gets its slot or is deleted
+    wait_turn,      // wait until `watch`, which waits for a permit, gets its slot or is deleted
     wait_room,      // we are next, but no permit is free: wait for a deletion below the prefix
   } what;
   std::string watch{};

@@ -125,9 +125,9 @@ Lease QueueBackend::kept(const Lease& lease, const Held& h, const NewLease& by, 
 // Interleavings of the transaction that moves the key to a new lease (the move):
 // 1. The move got no reply. The next renewal finds the key with the new lease or with the lease
 //    before it, and moves the key from the lease that it found.
-// 2. A move arrives after a later move got its reply. The late move names the lease that the key
-//    had when the move was sent, so etcd refuses it. Otherwise the key would go back to a lease
-//    that ends before the deadline.
+// 2. A delayed move arrives after a newer move got its reply. The delayed move names the lease that
+//    the key had when this move was sent, so etcd refuses it. Otherwise the key would go back to a
+//    lease that ends before the deadline.
 // 3. The new lease ends before the move arrives. Then etcd refuses the move.
 //
 // A move that also writes a value (with Lease::ended) names the revision that it replaces. So it
@@ -231,8 +231,8 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
   operations.push_back(nested(transaction(std::move(newer), {}, {put(key, text)})));
 }
 
-// Watches our own key. The watch also reports changes since the last reply. Nothing waits here. If
-// the watch gets no reply, it wakes nobody, and the next renewal begins another watch.
+// Watches our own key. The watch also reports changes since the last reply. This function does not
+// wait. If the watch gets no reply, it wakes nobody, and the next renewal begins another watch.
 void QueueBackend::watch_own(Held& h) {
   h.watch.emplace(client_.watch(h.key, "", h.seen + 1, true));
   receive(h);

@@ -11,7 +11,7 @@
 namespace dlock::etcd {
 namespace {
 
-// a note stays this much longer than necessary, because the members' clocks may be set
+// a note stays this much longer than necessary, in case somebody sets the clocks of the members
 constexpr Duration note_slack = std::chrono::seconds{60};
 
 // Errc::usage: dlock did not write the note, so nobody knows when a job was last started.

@@ -39,7 +39,8 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     if (woken) ++backend_.wakeups_;
     read_again_ = true;  // in case keep_place() or read_queue() fails
     TRY_VOID(keep_place(until));
-    // When we are woken, it is usually our turn, and the grant may need a new lease as proof.
+    // When we are woken, it is usually our turn. If the grant then needs a new lease as proof, get
+    // that lease before the queue is read, which saves reading the queue twice.
     const bool with_proof = !touch && !proven();
     TRY(done, read_queue(one_decides() ? Scope::newest : Scope::all, with_proof, until));
     read_again_ = false;
@@ -194,7 +195,8 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
   before_ = std::move(all);
   free_slot_ = lowest_free_slot(before_);
   std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
-  // The newest key belongs to a lock whose name begins with ours, so the key before us is unknown.
+  // The newest key below our prefix belongs to another lock, whose name begins with ours. So the
+  // key before us is still unknown.
   if (whom == Scope::newest && before_.empty() && !found.empty())
     return read_queue(Scope::all, false, until);
   if (whom == Scope::all) {

@@ -54,9 +54,9 @@ FlockRecord& FlockBackend::record(const std::string& name) {
   return *slot;
 }
 
-// The lock itself needs no record. In a directory of all users, any stranger can make records
-// impossible. There a lock is granted without a record: its token comes from the clock, and check
-// and nested runs get the error of the record.
+// The lock itself needs no record. In a directory that all users may write to, any stranger can
+// prevent records. There dlock also grants a lock whose record was denied: the token comes from the
+// clock, and check and nested runs get the error of the record.
 Result<FlockRecord::Entry> FlockBackend::enter(const std::string& name, const Request& r,
                                                int locked) {
   auto entry = record(name).enter(r, locked);
@@ -158,7 +158,7 @@ Result<Released> FlockBackend::force_release(const Key& key, std::optional<Fenci
               of_all_users_ ? of_another_user : of_a_stranger);
 }
 
-// ---- looking -----------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 Result<std::optional<LockState::Holder>> FlockBackend::in_force(const Key& key, const GrantId& id) {
   TRY(name, name_of(key));
   TRY(file, open_flock_file(where_, name, false));
@@ -174,9 +174,10 @@ Result<Validity> FlockBackend::check(const Key& key, const GrantId& id) {
   return h ? Validity::valid : Validity::stale;
 }
 
-// The grant may be in the records of another user, or in none. Then the kernel's table must show
-// that the outer dlock has locked this file: anybody may have written the environment, and anybody
-// may have set the mark. Without that proof the run is refused: it might wait for its own ancestor.
+// The grant may be in the records of another user, or in none. In both cases the kernel's table
+// must show that the outer dlock has locked this file, because anybody may have written the
+// environment, and anybody may have set the mark. If the table does not show it, the run is
+// refused, because it might wait for its own ancestor.
 Result<Validity> FlockBackend::check_outer(const Lease& outer, pid_t dlock) {
   TRY(name, name_of(outer.key));
   TRY(file, open_flock_file(where_, name, false));
@@ -216,16 +217,16 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
   if (!state && listed && locks.empty()) return std::nullopt;
   KeyView v = view(s, key.text(), boottime_us());
   for (HolderView& h : v.holders)
-    if (std::exchange(h.slot, 0) != 0) h.stays_because = was_told;  // evict() has set it
+    if (std::exchange(h.slot, 0) != 0) h.stays_because = was_told;  // evict() set the slot
   if (std::ranges::any_of(s.holders, evicted))
     v.notes.push_back("a holder was asked to release (release --force)");
   v.waiters_known = false;
   if (!listed)
     v.unknown_reason =
         "/proc/locks shows no locks here, so whether another program has this one is unknown";
-  // Each lock of dlock's own is also a line of the kernel's table. The line has the pid of the
-  // holder if its process is in this pid namespace. Remove these lines: the rest are locks of
-  // others.
+  // Each of dlock's own locks is also a line of the kernel's table. The line has the pid of the
+  // holder if the holder's process is in this pid namespace. Remove these lines: the rest are locks
+  // of others.
   for (const HolderView& ours : v.holders) {
     auto line = std::ranges::find(locks, ours.who.pid, &FlockEntry::pid);
     if (line == locks.end()) continue;

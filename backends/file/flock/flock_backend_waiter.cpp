@@ -46,8 +46,8 @@ Woken sleep(int ended_fd, int interrupt_fd, Deadline until) {
 // returns EINTR. Only this thread has SIGURG unblocked. We use SIGURG because it is ignored by
 // default, so a stray SIGURG does no harm, and because dlock never forwards it to a job. dlock does
 // forward real-time signals, and a signal meant for the job would be lost here. A forked helper
-// process that blocks on the same open file would also work, but other code would wait for it as a
-// child, and it would outlive a SIGKILL of its parent.
+// process that blocks on the same open file would also work, but other code would reap this child,
+// and it would outlive a SIGKILL of its parent.
 class FlockWait {
  public:
   // Begins to wait for `operation` (LOCK_EX or LOCK_SH) on `fd`, which must stay open as long as

@@ -53,7 +53,7 @@ Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
     s.fence = std::max<FencingToken>(
         s.fence + 1, static_cast<FencingToken>(std::max<std::int64_t>(wall_micros(), 0)));
     std::optional<Lifeline> mailbox;
-    // a living FIFO with this number belongs to a record that was lost
+    // skip the number of a living FIFO, which belongs to a record that was lost
     for (; !mailbox; ++s.next_ticket) {
       TRY(made, Lifeline::make(file_.place(), s.next_ticket));
       mailbox = std::move(made);

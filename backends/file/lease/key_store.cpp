@@ -210,7 +210,7 @@ Result<bool> KeyStore::finish() {
   else remove_names(strays_);
   file_.unlock();
   // Interleaving 1: the process is killed here. The invited waiter notices, if it watches us or the
-  // holder of our record. Otherwise another process finds that nobody has claimed the turn.
+  // holder in our record. Otherwise another process finds that nobody has claimed the turn.
   wake(*open);
   remove_names(dead_);
   abandon();

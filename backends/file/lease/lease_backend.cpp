@@ -34,8 +34,8 @@ Result<KeyStore::Begun> LeaseBackend::begin(KeyStore& key, Make make, int interr
 }
 
 // ---- renew -------------------------------------------------------------------------------------
-// Registers our holder again, after a process that found no state took our lifeline for a holder.
-// Nobody else can have been granted the key meanwhile, because our lifeline blocked it.
+// If a process that found no state has listed our lifeline as an unknown holder, puts our holder in
+// its place. Nobody else can have been granted the key meanwhile, because our lifeline blocked it.
 bool LeaseBackend::register_again(KeyStore& key, AttachedHold& held) {
   if (!key.remove_adopted(held.life)) return false;
   LockState& s = key.state();
@@ -195,7 +195,7 @@ Result<Released> LeaseBackend::force_release(const Key& wanted, std::optional<Fe
   return was ? Released::yes : Released::was_not_held;
 }
 
-// ---- looking -----------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 Result<Validity> LeaseBackend::check(const Key& key, const GrantId& id) {
   TRY(h, store(key).holder_in_force(id));
   return h ? Validity::valid : Validity::stale;

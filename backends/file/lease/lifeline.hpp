@@ -64,7 +64,7 @@ class Lifeline {
   void drain() const noexcept;
 
   // Closes the FIFO, which ends our proof of life, and removes its name unless the state is gone:
-  // see interleaving 3.
+  // see interleaving 3 in lifeline.cpp.
   void drop(const LifelineDir&) noexcept;
   void drop() noexcept;  // keeps the name, so that others find the FIFO dead
 

@@ -62,7 +62,7 @@ Header parse_header(std::string_view text) noexcept {
   if (text.find_first_not_of('\0') == text.npos) return h;
   h.kind = Header::Kind::damaged;
   if (!text.starts_with(magic)) {
-    // The write was cut off, because no other layout can begin like this.
+    // Only a write that was cut off leaves this: no other layout can begin like this.
     if (text.starts_with(magic.substr(0, magic.size() - 1)) && text.size() >= magic.size() &&
         text[magic.size() - 1] == '\0')
       return h;

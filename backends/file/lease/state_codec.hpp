@@ -34,7 +34,7 @@ namespace dlock::file {
 // waiters of the slot, and none of them is invited. Empty: there are no other waiters.
 struct Tail {
   std::uint64_t begin = 0, end = 0;  // bytes of the tail
-  std::uint64_t lines = 0;           // how many lines are there, also those in `gone`
+  std::uint64_t lines = 0;           // how many lines are there, including those in `gone`
   std::vector<std::uint64_t> gone;   // tickets of lines whose waiters are gone, in rising order
   bool empty() const noexcept { return lines == 0; }
   bool operator==(const Tail&) const = default;

@@ -123,7 +123,7 @@ Written StateFile::planned(const KeyRecord& record, bool joined) const {
   return plan(record, tail_, loaded_, all, joined);
 }
 
-// Call it before writing the slot that counts the tail.
+// Call it before writing the slot that says where the tail is.
 Result<void> StateFile::write_tail(const Written& next) const {
   if (next.lines.empty()) return {};
   TRY_VOID(fits_under_limit(path_, tail_at + next.tail.end));

@@ -10,9 +10,9 @@
 //
 // A process may be killed (-9) between any two writes, and within a write. A change writes at most
 // twice, in this order:
-//   1. Lines of the tail, in a place that has no lines of the slot in force: behind those lines,
-//      before them, or anywhere if there are none. If the process is killed during or after this
-//      write, no reader sees a difference, and the next change overwrites the new lines.
+//   1. Lines of the tail, in a place where the slot in force has no lines: behind its lines, before
+//      them, or anywhere if it has none. If the process is killed during or after this write, no
+//      reader sees a difference, and the next change overwrites the new lines.
 //   2. The slot that is not in force (state_file.hpp). If the process is killed during this write,
 //      the slot in force and its lines are untouched. If the process is killed after it, the new
 //      slot is in force, and the lines of that slot were written before it.

@@ -178,7 +178,7 @@ class Connection final : public SqlSession {
   Continue continue_ = nullptr;
 };
 
-// A Client and a LeaseTable of MySQL always get a Connection.
+// Every session that a Client or a LeaseTable of MySQL gets is a Connection.
 inline Connection& as_connection(SqlSession& s) noexcept { return static_cast<Connection&>(s); }
 inline const Connection& as_connection(const SqlSession& s) noexcept {
   return static_cast<const Connection&>(s);

@@ -236,7 +236,7 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
                     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
                     "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,"
                     "time_zone='+00:00',"
-                    "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT is the server's value
+                    "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT: the server's value
                     "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
                     "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname',"
                     "'port','server_id','server_uuid','read_only','super_read_only','wsrep_on',"
@@ -273,8 +273,8 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   facts_.thread = ::mysql_thread_id(handle_);
   facts_.proxied = value("pseudo_thread_id") != std::to_string(facts_.thread) ||
                    value("version_comment").find("ProxySQL") != std::string::npos;
-  // At READ COMMITTED each write would fail with error 1665. Statements are atomic, so the level
-  // only changes what else they lock.
+  // With a statement-based binary log, each write at READ COMMITTED would fail with error 1665.
+  // Statements are atomic, so the level only changes what else they lock.
   if (facts_.statement_log)
     TRY_VOID(query("connect", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", until));
   if (facts_.galera && o.servers.size() > 1) {

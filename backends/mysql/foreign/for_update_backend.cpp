@@ -115,7 +115,7 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
 Result<Duration> ForUpdateBackend::send_wait(Connection& c, const Request& r) {
   TRY_VOID(c.query("acquire", "START TRANSACTION", client_.usual_deadline()));
   TRY_VOID(c.send("wait", fmt::format("SELECT 1 FROM {} FOR UPDATE", row(name_of(r.key)))));
-  return longest_wait + std::chrono::seconds{2};  // some servers look only once per second
+  return longest_wait + std::chrono::seconds{2};  // some servers check timeouts once per second
 }
 bool ForUpdateBackend::was_granted(const SqlRows& a) const { return !a.rows.empty(); }
 

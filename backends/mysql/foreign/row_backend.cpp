@@ -57,7 +57,8 @@ Result<RowBackend::Try> RowBackend::try_once(const Request& r) {
     if (!t && c.broken() && !unclear) unclear = sent;
     return t;
   });
-  // An earlier request, whose reply was lost, may have taken the lock: count from that request.
+  // An earlier request, whose reply was lost, may have taken the lock. So count the lease from that
+  // request.
   if (tried && tried->token && unclear) tried->sent = std::min(tried->sent, *unclear);
   return tried;
 }

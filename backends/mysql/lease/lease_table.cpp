@@ -17,7 +17,7 @@ constexpr Micros longest_ttl = 1'000'000'000'000'000;
 
 // Returns the record of a grant as an SQL expression. The token and the times of the record come
 // from the expression `now`, which the server evaluates. The result has a `?` for each of
-// grant_values(). Of the holder's times, these values contain only the length of the lease.
+// grant_values(). These values do not contain the holder's times, only the length of the lease.
 std::string grant_in_sql(std::string_view now) {
   return fmt::format("CONCAT(?,{0},?,{0},' ',{0},' ',{0}+?,?)", now);
 }
@@ -211,7 +211,7 @@ Result<bool> LeaseTable::grant(SqlSession& s, const Attempt& a, const Row& row, 
   if (row.ticket && has_name(c, queueing))
     sql += fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", queueing);
   const auto r = c.query("write the lock", sql, until);
-  // If the UPDATE has a reply, we know whether the grant is committed. The grant stands even if a
+  // If the UPDATE has a reply, we know whether the grant is committed. The grant is valid even if a
   // row cannot be deleted: that row does not count while we hold the key, and afterwards it counts
   // as the row of a dead waiter.
   const SqlRows& got = r ? *r : c.answered();

@@ -45,8 +45,8 @@ std::string LeaseTable::lock_of(const LockState::Holder& h, const Row& row) cons
 }
 
 // A waiter is alive while its session has the waiter's named lock or, if the waiter polls, until
-// the time in column `live`. If our own session has that named lock, because it waited for the lock
-// and got it, this proves nothing.
+// the time in column `live`. Our own session may have that named lock, because it waited for the
+// lock and got it. In this case the lock does not show that the waiter is alive.
 std::string LeaseTable::alive(std::string_view row, bool wakes) const {
   const std::string name =
       fmt::format("IS_USED_LOCK(CONCAT(IF({0}.mode='X','dl:','dq:'),{0}.owner))", row);

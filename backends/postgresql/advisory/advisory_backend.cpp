@@ -122,7 +122,7 @@ Result<Released> AdvisoryBackend::force_release(const Key& key, std::optional<Fe
   });
 }
 
-// ---- looking -----------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 Result<SqlRows> AdvisoryBackend::query(std::string_view what, const Call& call) {
   return client_.run_if_there<SqlRows>(

@@ -15,7 +15,8 @@ constexpr Duration wait_ends_within{100'000};
 }  // namespace
 
 // The server undoes the settings of a block that fails, so both branches set `dlock.waited`. A lock
-// that the wait obtained stays with the session or with the transaction, depending on the function.
+// that the wait obtained stays with the session or with the transaction, depending on the SQL
+// function in `take`.
 SqlStatement wait_statement(std::string_view take, Duration longest) {
   const auto ms = std::max<std::int64_t>(
       1, std::chrono::duration_cast<std::chrono::milliseconds>(longest).count());

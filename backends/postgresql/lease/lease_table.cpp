@@ -9,7 +9,7 @@ namespace dlock::postgresql {
 namespace {
 
 // Returns the number of a new wake lock, which is below the numbers of all tickets. Other programs
-// use small numbers, and hashes.
+// use small numbers and hashes, which hardly ever equal this number.
 std::uint64_t new_wake_lock() { return (1ULL << 61U) | unique_number(); }
 
 const SqlStatement lock_statement{"dlock_bell", "SELECT pg_try_advisory_lock($1::bigint)"};

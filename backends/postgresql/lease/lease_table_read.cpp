@@ -22,9 +22,9 @@ std::string alive(std::string_view clock) {
       lock_of_row("w"), clock);
 }
 
-// $1 name, $2 owner, '' for a reading without a contender; $3 the ticket that the session has; $4
-// whether the session takes the ticket of the row. The ticket is always read from the row: if the
-// row was deleted, we are not in the queue any more.
+// $1: name. $2: owner, or '' for a reading without a contender. $3: the ticket that the session
+// has. $4: whether the session takes the ticket of the row. The ticket is always read from the row:
+// if the row was deleted, we are not in the queue any more.
 std::string load_in_sql(std::string_view clock, std::string_view alive) {
   return fmt::format(
       "SELECT l.version,l.fence,l.state,{0},l.updated,l.started,l.started_until,l.layout,l.revoked,"

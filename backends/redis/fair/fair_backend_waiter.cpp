@@ -61,7 +61,7 @@ class FairWaiter final : public Waiter {
 
   FairBackend& backend_;
   Client& client_;
-  Request request_;  // nothing was released under its owner
+  Request request_;  // may be repeated, because nothing was released under its owner
   const FairKeys keys_;
   const Duration patience_;
   // At most one of these three is set: acquire is in flight, BLPOP is in flight, or acquire must

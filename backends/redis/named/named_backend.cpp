@@ -40,7 +40,7 @@ std::string NamedKey::fences_below(std::string_view prefix) {
 NamedBackend::NamedBackend(const Traits& traits, std::unique_ptr<Client> client)
     : RedisBackend(traits, std::move(client)), value_(value_of(traits.recipe)) {}
 
-// ---- what its value says -----------------------------------------------------------------------
+// ---- what the value of a lock says --------------------------------------------------------------
 
 std::string NamedBackend::sign(const Owner& owner) const {
   if (value_ == Value::time) return "";
@@ -84,7 +84,7 @@ Result<TimedReply> NamedBackend::call(std::string_view what, const Script& scrip
 }
 
 Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
-  // a renewal with this ttl could last longer than the grace period
+  // a lease that is renewed with this ttl could last longer than the grace period
   if (!has_granted) TRY_VOID(within_grace({ttl}, options().restart_grace));
   const std::string owner = lease.owner.hex();
   TRY(answer, value_ == Value::time ? call("renew", scripts::named_getset_renew, named(lease.key),
@@ -95,7 +95,9 @@ Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
   if (verdict == "lost")
     return Lost{"the server does not have it any more: it expired, or was removed or replaced"};
   auto token = parse_number<std::uint64_t>(answer.reply.text_at(1));
-  if (token == 0U && lease.token != 0) token = lease.token;  // the script had only the lock's key
+  // Token 0: the slot is being moved, and the script could use only the lock's key, not the key
+  // with the token.
+  if (token == 0U && lease.token != 0) token = lease.token;
   if (verdict != "kept" || !token) return fail(malformed_reply("renew", where()));
   if (*token == 0)
     return fail(Errc::unavailable, "renew at {}: its slot is being moved, and the token with it",

@@ -30,8 +30,8 @@ class NamedWaiter final : public PollingWaiter {
   // Returns the lease of {'granted', token}, if enough replicas have it.
   Result<Tried> granted(const TimedReply&, Deadline sent);
   Result<Tried> busy(const NamedState&) const;
-  // Returns the result if no request was sent, because the server grants nothing in its grace
-  // period.
+  // Returns the result of a try in the server's grace period. No request was sent, because the
+  // server grants nothing in this period.
   Result<Tried> in_grace(const TimedReply&);
   Command command(const Script*, std::vector<std::string> args) const;
 

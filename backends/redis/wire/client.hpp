@@ -15,9 +15,8 @@ struct TimedReply {
   Deadline sent;            // a time before the answered request was sent
   bool repeated = false;    // an earlier attempt may have been carried out, too
   std::int64_t copies = 0;  // how many replicas have the change, if requested
-  // Above 0: the server may have lost locks, and grants nothing for this long. During this time, a
-  // command that must be withheld was not sent, and a holder may exist although the server did not
-  // find it.
+  // Above 0: the server may have lost locks, and grants nothing for this long. So if the command
+  // must be withheld, it was not sent; and a holder may exist although the server did not find it.
   Duration grace_left{};
 };
 
@@ -31,7 +30,7 @@ class Client {
   // take op_timeout, so that a slow path to a server still has time for all round trips.
   // Errc::timed_out: the command may have been carried out. Errc::unavailable: it was not.
   Result<TimedReply> call(const Command&);
-  // Returns the time op_timeout from now. Until a server has replied once, it adds connect_timeout.
+  // Returns now + op_timeout. Until a server has replied once, it adds connect_timeout.
   Deadline usual_deadline() const noexcept;
 
   // false: no request was ever sent, so nothing needs an undo

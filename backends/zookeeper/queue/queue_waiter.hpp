@@ -74,7 +74,7 @@ class QueueWaiter final : public SessionWaiter {
   QueueBackend& backend_;
   const std::string path_;
   std::optional<List> list_;  // was read after our last event
-  bool waited_ = false;       // after our node was created: the create is no proof any more
+  bool waited_ = false;       // since our node was created; if so, the create is no proof any more
   Deadline entered_{};        // a time before the create was sent
   // what watch_ watches; empty: nothing
   std::string watched_, watched_data_;

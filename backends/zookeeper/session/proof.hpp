@@ -13,12 +13,12 @@
 // gives every session its whole timeout, which begins after the last commit of the old leader.
 //
 // The proof takes three requests of one connection: j, i and k. Each has its reply. i and k are
-// writes. i was sent at least half a tick after the reply to j, and k after the reply to i. When
-// the reply to k arrives, the following is true:
+// writes. i was sent at least half a tick after the reply to j. k was sent at any time after the
+// reply to i. When the reply to k arrives, the following is true:
 //   1. The follower had received data from us when it replied to j. So it names us in its answer to
-//      the next ping, if it has not named us before.
-//   2. The leader sent a ping after that and before the commit of i, because half a tick had passed
-//      when i was sent.
+//      the next ping, if no answer has named us since that data arrived.
+//   2. After the reply to j and before the commit of i, the leader sent a ping, because half a tick
+//      had passed between that reply and the sending of i.
 //   3. So the follower had answered that ping when it replied to i, and it passed on k after that
 //      answer.
 //   4. So when the leader received k, it had touched our session because of data of j or later. The
@@ -78,11 +78,11 @@ class Proof {
 // Returns how old the reply to j must be when i is sent. tick 0: unknown.
 Duration half_tick(Duration timeout, Duration tick) noexcept;
 
-// Returns L of the start rule: the time that a renewal proves in any case, if renewals are L/3
-// apart. The session lasts for ttl and lock-delay together, and the deadline is the proven end
-// minus the lock-delay. j belongs to the last renewal that was at least half a tick earlier, so j
-// is at most half a tick and L/3 old. This gives L = ttl - half a tick - L/3 - drift of the
-// session. tick 0: unknown.
+// Returns L (run/timing.hpp): each renewal proves that the lock is held for at least this time, if
+// renewals are L/3 apart. The session lasts for ttl and lock-delay together, and the deadline is
+// the proven end minus the lock-delay. j belongs to the last renewal that was at least half a tick
+// earlier, so j is at most half a tick and L/3 old. This gives L = ttl - half a tick - L/3 - drift
+// of the session. tick 0: unknown.
 Duration proven_of(Duration ttl, Duration lock_delay, Duration tick) noexcept;
 
 // Returns how often the session of a waiter must send something, so that two writes prove enough

@@ -110,8 +110,8 @@ Result<Session*> SessionBackend::reader() {
 }
 
 // Resumes the same session with a shorter timeout than it was created with, or with its first
-// timeout again. As if another process resumed it, the session may now be at a server that has seen
-// less than we have. Watches and open calls end.
+// timeout again. As after a resume by another process, the session may now be at a server that has
+// seen less than we have. Watches and open calls end.
 Result<void> SessionBackend::retime(SessionSlot& l, Duration timeout) {
   const Ticket ticket = l.session->ticket();
   if (ticket.id == 0) return {};
@@ -124,7 +124,7 @@ Result<void> SessionBackend::retime(SessionSlot& l, Duration timeout) {
   return l.session->connect(op_deadline());
 }
 
-// ---- what holds --------------------------------------------------------------------------------
+// ---- grants -------------------------------------------------------------------------------------
 
 Result<Renewal> SessionBackend::renew(const Lease& lease, Duration ttl) {
   return renew_in(lease, ttl, false);
@@ -151,7 +151,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
                   "--ttl {}: the session that holds it was made for {}, and no renewal "
                   "makes it longer; --ttl up to {}",
                   format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl));
-    // The server resumed the session with a shorter timeout than requested. So the lease ends
+    // If the server resumed the session with a shorter timeout than requested, the lease ends
     // sooner, and the next renewal returns the reason.
     if (const Deadline shorter = s.proof().until() - p->lock_delay;
         s.timeout() < s.requested() && !ends_with_ttl && shorter < p->until) {
@@ -204,8 +204,8 @@ void SessionBackend::watch(Session& s, QueueNode& p) {
   p.reading = s.get(p.node, p.watch);
 }
 
-// The reply to the reading of our node is news only if somebody has changed the node. A reply that
-// has not arrived yet is no news. An error counts as a change.
+// The reply to the reading of our node is an alarm only if somebody has changed the node. While the
+// reply has not arrived, there is no alarm. An error counts as a change.
 bool SessionBackend::alarmed(const Lease& lease) {
   const QueueNode* p = find_place(lease.key, lease.owner);
   if (!p || !lives(*p)) return true;
@@ -229,7 +229,7 @@ Result<Renewal> SessionBackend::prove(QueueNode& p, Deadline sent) {
     if (tries == most_proofs)
       return fail(Errc::timed_out, "acquire at {}: its answers come too late to prove a ttl of {}",
                   options_.where, format_duration(p.ttl));
-    // a session that is resumed is proven from the time of the resume
+    // resume the session: a resumed session is proven from the time of the resume
     if (tries > 1) p.line->session->drop();
     sent = Clock::now();
     auto answer = renew(lease, p.ttl);

@@ -14,10 +14,11 @@
 
 namespace dlock::zookeeper {
 
-// A session and its owner. Attached locks of a Backend with the same times share one session. A
-// detached lease has its own session, which its handle names. The timeout of a session is the ttl
-// and lock-delay of its locks together. dlock resumes the session with the same timeout, because a
-// new leader tracks the session by its first timeout. Only --min-hold asks for a shorter timeout.
+// A session and its owner. Attached locks of a Backend share one session if they have the same ttl
+// and the same lock-delay. A detached lease has its own session, which its handle names. The
+// timeout of a session is the ttl and lock-delay of its locks together. dlock resumes the session
+// with the same timeout, because a new leader tracks the session by its first timeout. Only
+// --min-hold asks for a shorter timeout.
 struct SessionSlot {
   std::optional<Owner> owner;  // of a detached lease
   Duration ttl{}, lock_delay{};
@@ -113,8 +114,9 @@ class SessionBackend : public Backend {
   void forget(QueueNode&);
   Lease lease_of(const QueueNode&, Deadline sent) const;
   static Ticket ticket_of(const QueueNode&);
-  // Returns the lease of a grant once the session is proven for the time of the start rule: by the
-  // write sent at `sent`, by more writes, or by resuming the session. Lost: the place is removed.
+  // Returns the lease of a grant once the lease is proven to last for proven_of() (proof.hpp): by
+  // the write sent at `sent`, by more writes, or by resuming the session. Lost: the place is
+  // removed.
   Result<Renewal> prove(QueueNode&, Deadline sent);
   // Reads a place's node, and watches it from then on. The caller need not wait for the reply:
   // alarmed() reads it.

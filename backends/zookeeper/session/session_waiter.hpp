@@ -28,9 +28,9 @@ class SessionWaiter : public Waiter {
   Step granted(QueueNode&, Deadline sent);
   WatchId new_watch(Session&);  // replaces watch_; the caller fills in `seen_`
   // Returns `event` when watch_ fires, or when the connection that set the watch is gone. Also
-  // reads the watched node, as often as a proof needs, so that two writes prove enough when the
-  // turn of a long waiter comes. The reading also shows a change for which no event came: if the
-  // node's ACL excludes our login by then, servers send us no event.
+  // reads the watched node once in beat_of(). So, even after a long wait, two writes prove enough
+  // when our turn comes. The reading also shows a change for which no event came: if the node's ACL
+  // excludes our login by then, servers send us no event.
   Session::Wake listen_for_watch(Session&, std::uint64_t connection, const std::string& watched,
                                  Deadline end);
 

@@ -74,7 +74,7 @@ void keep_wanted(const InspectOptions& o, std::vector<KeyView>& keys) {
   std::ranges::stable_sort(keys, std::greater{}, weight);
 }
 
-// Finds the keys. The operand is a pattern only if no key has it as its name.
+// Finds the keys. The operand is a pattern only if it is not the name of a key.
 Result<Found> find(const InspectOptions& o, const OpenStore& opened, const Trace& trace) {
   Backend& backend = *opened.backend;
   if (o.operand) {
@@ -147,7 +147,8 @@ Result<run::Outcome> doctor(const InspectOptions& o, const OpenStore& opened, co
   return ended(unfit(found) ? status_stale : status_ok);
 }
 
-// Returns what --watch compares: no value that changes with time alone.
+// Returns the text that --watch compares to see changes. It contains no value that changes with
+// time alone.
 std::string without_times(const std::vector<KeyView>& keys) {
   std::string text;
   for (const KeyView& k : keys) {
@@ -161,8 +162,8 @@ std::string without_times(const std::vector<KeyView>& keys) {
   return text;
 }
 
-// Always returns a frame, because an unreachable store may be back for the next frame. Its requests
-// are not traced.
+// Always returns a frame, because an unreachable store may be back for the next frame. The requests
+// for a frame are not traced.
 Frame frame(const InspectOptions& o, const OpenStore& opened, const Columns& columns, bool redraw) {
   auto found = find(o, opened, *Trace::open({}));
   if (!found)

@@ -50,7 +50,8 @@ std::string lease(const HolderView& h) {
   return h.attached ? "lasts as long as its process" : "no end is known";
 }
 
-// Returns what will end a lock whose dlock has ended.
+// Returns a line about a lock whose dlock has ended: how the lock will end, or that this is usual
+// after acquire.
 std::string after_its_dlock(const HolderView& h) {
   if (h.who.kept_by == Identity::KeptBy::nobody)
     return "the process that took it has ended, as with acquire";
@@ -113,7 +114,8 @@ std::string noted_at(std::int64_t at, const Result<RunStarts>& starts) {
 }
 
 // Adds the record of the last run, and the start that --once-per recorded, which may belong to the
-// same run. A start after that run has no end yet: the job runs, or its dlock was killed.
+// same run. If the start is newer than that run, it has no end yet: the job runs, or its dlock was
+// killed.
 void add_runs(Sheet& sheet, const KeyView& k, const Traits& traits,
               const Result<RunStarts>& starts) {
   const auto& last = k.last_run;

@@ -52,7 +52,7 @@ class Reader {
  public:
   Reader(Options& to, int argc, char** argv, int left, Rows rows)
       : to_(to), argc_(argc), argv_(argv), left_(left) {
-    app_.set_help_flag();  // it is a row of the table
+    app_.set_help_flag();  // none, because --help is a row of the table
     app_.allow_extras();   // operands, and unknown words: see other_words()
     for (const Option& o : option_table()) {
       if (!belongs(o, to.verb) || (rows == Rows::named && !named(o))) continue;
@@ -106,7 +106,7 @@ class Reader {
 
   // CLI11 calls this when it has found the option. `read`: the value as CLI11 has read it.
   bool found(const Option& o, std::string_view read) {
-    other_words();  // report errors before this option first
+    other_words();  // first report errors in the words before this option
     const int at = left_ - static_cast<int>(rest_.size());
     if (at == left_) refuse(fmt::format("--{}: needs a value, {}", o.name, o.argument));
     const std::string_view word = argv_[at];

@@ -112,7 +112,7 @@ Result<void> busy_is_failure(const Options& o, std::string_view a, std::string_v
       error_code_of(o, a));
 }
 
-// JSON output cannot show the holders and ask.
+// With JSON output dlock cannot show the holders and ask which of them to remove.
 Result<void> needs_no_dialogue(const Options& o, std::string_view, std::string_view) {
   if (!o.force || !o.json || o.token || o.yes) return {};
   return wrong(o, "--force with JSON output needs --token N or --yes");

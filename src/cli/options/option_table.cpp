@@ -44,7 +44,7 @@ Result<void> inspected_key(Options& o, std::string_view value) {
 }
 
 Result<void> nonblock(Options& o, std::string_view) {
-  // Keep a --wait, because check_rules() must see both.
+  // Keep a --wait that was given, because check_rules() must see both options.
   if (!o.wait) o.wait = 0us;
   return {};
 }
@@ -173,11 +173,11 @@ constexpr Option all_options[] = {
     {"key", 0, "K", keyed, G::subject,
      "the name to lock: 1 to 200 bytes of UTF-8; repeat it for several keys", key},
     {"key", 0, "K", inspect, G::subject,
-     "the key or a pattern; may be given as a single word instead", inspected_key},
+     "the key or a pattern; K or PATTERN without --key is the same", inspected_key},
     {"handle", 0, "H", run | renew | release | check, G::subject,
      "the handle that acquire printed, or - to read it from standard input, or @FILE to read it "
-     "from FILE (default, except for run: $DLOCK_HANDLE, if that handle is of this backend and "
-     "recipe)",
+     "from FILE (default: $DLOCK_HANDLE, if that handle is of this backend and recipe; run has no "
+     "default)",
      text<&O::handle>},
     {"state", 0, "FILE", fence, G::subject, "stores the newest token; created if missing",
      text<&O::state>},
@@ -216,9 +216,9 @@ constexpr Option all_options[] = {
 
     {"command", 'c', "STR", run, G::job,
      "run STR with /bin/sh -c; what follows -- becomes $1 and so on", text<&O::shell_command>},
-    {"kill-after", 'k', "D", run, G::job, "time from the end signal to KILL", kill_after,
+    {"kill-after", 'k', "D", run, G::job, "time from TERM (or --signal) to KILL", kill_after,
      has_variable, "ttl/5, at most 5s"},
-    {"kill-after", 'k', "D", fence, G::job, "time from the end signal to KILL",
+    {"kill-after", 'k', "D", fence, G::job, "time from TERM (or --signal) to KILL",
      duration<&O::kill_after>, has_variable, "5s"},
     {"signal", 0, "SIG", jobs, G::job, "the end signal, sent on loss and by --max-run",
      parsed<parse_signal, &O::end_signal>, has_variable, "TERM"},

@@ -215,7 +215,8 @@ Result<void> parse(Options& to, int argc, char** argv) {
   if (done && to.help) return done;
   if (done) done = operand_as_key(to);
   if (done) done = from_environment(to);
-  // acquire reads the files even after an error, because a file may ask for lines for eval.
+  // acquire reads the files even after an error, because a file may choose output `env`. Then dlock
+  // must report the error to the shell's eval, too.
   if (done || to.verb == Verb::acquire)
     if (auto files = from_configuration(to); done) done = std::move(files);
   if (done) done = choose_output(to);

@@ -115,7 +115,7 @@ struct InspectOptions : virtual StoreOptions {
 };
 
 struct BenchOptions : virtual StoreOptions,
-                      bench::Measurement {          // none given: uncontended, handoff
+                      bench::Measurement {          // no scenario given: uncontended, handoff
   std::vector<std::string_view> backends, recipes;  // empty: the default
   bool no_progress = false;
   std::string_view html;
