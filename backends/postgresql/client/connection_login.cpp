@@ -24,7 +24,8 @@ bool is_local(int socket) {
 // analysed, and plans a statement again for each execution.) The statement leaves out a setting
 // that the server does not know. Behind a pooler it sets nothing, because the settings would stay
 // with the session of another client. With client_connection_check_interval the server notices the
-// end of a client that waits.
+// end of a client that waits; with tcp_user_timeout, in ms, it notices that the client's host is
+// gone.
 std::string settings_in_sql(Duration row_wait) {
   return fmt::format(
       "SELECT {},pg_is_in_recovery() OR current_setting('transaction_read_only')='on',"
@@ -32,7 +33,7 @@ std::string settings_in_sql(Duration row_wait) {
       "(SELECT count(set_config(s.n,s.v,false)) FROM (VALUES ('lock_timeout','{}ms'),"
       "('statement_timeout','0'),('idle_session_timeout','0'),"
       "('default_transaction_isolation','read "
-      "committed'),('client_connection_check_interval','1s'),"
+      "committed'),('client_connection_check_interval','1s'),('tcp_user_timeout','60000'),"
       "('plan_cache_mode','force_generic_plan'),('enable_seqscan','off'),('enable_sort','off'),"
       "('enable_bitmapscan','off'),('jit','off')) s(n,v) WHERE pg_backend_pid()=$1::int AND "
       "current_setting(s.n,true) IS NOT NULL)",

@@ -30,6 +30,20 @@ TEST_CASE("after a renewal over another session the release wakes again") {
   polled.get();
 }
 
+TEST_CASE("the server ends the session of a waiter whose host acknowledges nothing for a minute") {
+  PostgresDatabase db{server()};
+  const auto a = open_postgres(db.url(), patient()), b = open_postgres(db.url(), patient());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
+  db.sql(
+      "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN "
+      "NEW.who=current_setting('tcp_user_timeout'); RETURN NEW; END$$");
+  db.sql("CREATE TRIGGER see BEFORE INSERT ON dlock_wait FOR EACH ROW EXECUTE FUNCTION see()");
+  auto w = waiter(*b, request(key("k"), 60s));
+  REQUIRE(waits(*w, 50ms));
+  CHECK(db.value("SELECT who FROM dlock_wait") == "60000");
+  release_or_fail(*a, lease);
+}
+
 TEST_CASE("a waiter that leaves lets the next one in at once, also out of its sleep") {
   PostgresDatabase db{server()};
   const auto a = open_postgres(db.url(), patient()), b = open_postgres(db.url(), patient()),
