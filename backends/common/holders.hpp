@@ -22,7 +22,8 @@ struct Holders {
 
   Micros granted_at(const LockState::Holder&) const;
   // Returns the record for a changed LockState. In the LockState the deadline of every holder
-  // except `me` includes `skew`; the record gets the deadlines without `skew`.
+  // except `me` includes `skew`; the record gets the deadlines without `skew`. If `me` is nullptr,
+  // no deadline includes `skew`.
   Holders changed_to(const LockState&, const Owner* me, Micros skew) const;
 };
 

@@ -194,7 +194,7 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
       if (insist && ready() < majority() && Clock::now() < by) continue;
       break;
     }
-    if (!receive(until, {}, true)) break;  // a master has connected, or failed
+    if (!receive(until, {}, true)) break;  // interrupted
   }
   TRY_VOID(all_different());
   if (insist && ready() < majority()) return fail(too_few());

@@ -7,10 +7,10 @@
 
 namespace dlock::bench {
 
-// While an object of this class exists, HUP, INT, QUIT and TERM are blocked, and make its
-// descriptor readable. Threads that start meanwhile inherit the blocked signals. The first signal
-// ends the benchmark in an orderly way. The second signal ends the process at once, because a store
-// that hangs may delay the orderly end.
+// While an object of this class exists, HUP, INT, QUIT and TERM, unless they were ignored, are
+// blocked, and make its descriptor readable. Threads that start meanwhile inherit the blocked
+// signals. The first signal ends the benchmark in an orderly way. The second signal ends the process
+// at once, because a store that hangs may delay the orderly end.
 class Signals {
  public:
   Signals();

@@ -69,8 +69,8 @@ Result<run::Timing> resolve_timing(const TakingOptions& o, const Store& store, K
       run::plan_timing(options, t.proven_of(o.ttl, o.lock_delay, store.url),
                        !detached && leased ? run::EndsBy::lease : run::EndsBy::descriptor);
   if (timing) return timing;
-  // The message of plan_timing() names options. If no value came from the command line, add the
-  // names of the variables.
+  // The message of plan_timing() names options. If no value came from the command line, say where
+  // they came from.
   std::string flags, variables;
   for (const std::string_view name : {"ttl", "op-timeout", "kill-after"})
     if (given(o, name))

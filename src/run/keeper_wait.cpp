@@ -56,8 +56,9 @@ void Keeper::accept(const Granted& granted) {
 }
 
 // Records the start for --once-per, after the grant and before the job starts. False: nothing may
-// start; the lock was released, and an event says why. Other holders (readers, permits, nested
-// runs) may record a start between our two requests: then dlock reads the starts and decides again.
+// start; dlock has tried to release the lock, and an event says why. Other holders (readers,
+// permits, nested runs) may record a start between our two requests: then dlock reads the starts
+// and decides again.
 // If it is unknown whether the store has our record, dlock withdraws the record and starts nothing.
 // If the withdrawal fails, too, the record may stay, and then no job starts in this period.
 bool Keeper::note_start(const Lease& lease) {
@@ -135,8 +136,8 @@ void Keeper::fail_wait(const Error& e) {
 
 // Ends the wait after one try, or after an error that a retry does not fix.
 void Keeper::give_up_wait(const Error& e) {
-  // If no request was ever sent, there is nothing to undo. Otherwise try once to undo the request.
-  // If that fails, what stays in the store expires by its ttl.
+  // If the store was never reached, there is nothing to undo. Otherwise try once to undo the
+  // request. If that fails, what stays in the store expires by its ttl.
   const bool unknown = e.code == Errc::timed_out || e.code == Errc::protocol;
   // With several keys, the first key may be held although the second caused the error.
   if (wait_.reached() || unknown || plan_.several()) (void)waiter_->cancel();

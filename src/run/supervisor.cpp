@@ -153,8 +153,8 @@ void Supervisor::step(const Event& e, Deadline now) {
 // the guard's message is here already, and this function reads it.
 //
 // One race remains:
-// 1. dlock checks for a CONT and for messages of the guard.  2. The user's CONT comes.  3. dlock
-//    makes its stop pending, which drops that CONT. Then dlock stays stopped until the next CONT.
+// 1. dlock checks for a CONT.  2. The user's CONT comes.  3. dlock makes its stop pending, which
+//    drops that CONT. Then dlock stays stopped until the next CONT.
 //    (A SIGSTOP is never pending, so with SIGSTOP the CONT of step 2 may also be the guard's.)
 void Supervisor::stop() {
   announcer_.clear_line();

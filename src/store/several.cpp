@@ -255,7 +255,7 @@ Result<Progress> SeveralWaiter::give_up_all(Waiting lost) {
   return Progress{std::move(lost)};
 }
 
-// Refuses a lock if its alarm cannot be watched, or if the guard cannot get its descriptor.
+// Refuses a lock if its alarm cannot be watched.
 Result<Progress> SeveralWaiter::complete() {
   Granted all{.lease = all_.whole()};
   for (const Key& key : all_.keys_)

@@ -57,7 +57,7 @@ class QueueWaiter final : public Waiter {
   const Request request_;
   const std::string prefix_, key_;
   std::int64_t revision_ = 0;   // our key's create revision; 0: we know of no key of ours
-  NewLease lease_;              // the newest of our leases that our key is known to have had
+  NewLease lease_;              // the newest lease that our key had, or was to get
   bool lasts_ = false;          // lease_ is long enough to include the lock-delay
   std::int64_t attached_ = 0;   // the lease that our key was last seen with
   NewLease unanswered_;         // the lease of an enqueue without a reply

@@ -176,8 +176,8 @@ Result<Validity> FlockBackend::check(const Key& key, const GrantId& id) {
 
 // The grant may be in the records of another user, or in none. In both cases the kernel's table
 // must show that the outer dlock has locked this file, because anybody may have written the
-// environment, and anybody may have set the mark. If the table does not show it, the run is
-// refused, because it might wait for its own ancestor.
+// environment, and anybody may have set the mark. If the table does not show it, but the mark is
+// set, the run is refused, because it might wait for its own ancestor.
 Result<Validity> FlockBackend::check_outer(const Lease& outer, pid_t dlock) {
   TRY(name, name_of(outer.key));
   TRY(file, open_flock_file(where_, name, false));

@@ -17,7 +17,8 @@ constexpr Micros longest_ttl = 1'000'000'000'000'000;
 
 // Returns the record of a grant as an SQL expression. The token and the times of the record come
 // from the expression `now`, which the server evaluates. The result has a `?` for each of
-// grant_values(). These values do not contain the holder's times, only the length of the lease.
+// grant_values(). These values do not contain the holder's times, only the length of the lease and
+// of the delay after it.
 std::string grant_in_sql(std::string_view now) {
   return fmt::format("CONCAT(?,{0},?,{0},' ',{0},' ',{0}+?,?)", now);
 }

@@ -36,7 +36,8 @@ void add(Json& to, const Identity& i) {
   to["asked_at"] = i.since > 0 ? Json(run::utc(i.since)) : Json(nullptr);
 }
 
-// Returns which processes keep the lock; null if that is unknown.
+// Returns what keeps the lock, if that is not the dlock that took it; null: that dlock, or it is
+// unknown.
 Json kept_by(const KeyView& k, const HolderView& h) {
   if (is_min_hold_remainder(k, h)) return "min-hold";
   if (h.who.kept_by == Identity::KeptBy::keeper) return "keeper";
