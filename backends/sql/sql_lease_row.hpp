@@ -24,7 +24,8 @@ struct SqlLeaseRow {
   // The server may have read the row long after `sent`, so no lease starts from this reading.
   bool old = false;
   Holders holders;  // as stored
-  // with the leases of others prolonged by `skew`, and only waiters that matter to the owner
+  // Here the leases of others are prolonged by `skew`, and the list of waiters has only those that
+  // matter to the owner.
   LockState state;
   std::optional<std::uint64_t> ticket;  // of the owner's row in the queue
   std::optional<RunStart> start;        // the recorded start, if it is still needed
@@ -47,7 +48,7 @@ struct SqlWrittenRow {
   std::uint64_t version = 0;
   FencingToken fence = 0;
   Holders holders;
-  std::string wake{};  // if we took a free key: the release wakes a waiter by this lock
+  std::string wake{};  // set if we took a free key; the release wakes a waiter by this lock
 };
 
 // What a waiter waits for. If `lock` is empty, there is no lock to wait for, and the waiter sleeps
@@ -60,7 +61,7 @@ struct SqlWakeTarget {
 struct SqlLeaseDecision {
   LockState::Answer answer;
   bool held = false;  // by an earlier request of the same owner
-  Deadline sent{};    // when the request was sent whose reply decided this
+  Deadline sent{};    // when we sent the request whose reply decided this
   Micros now = 0;
   std::uint64_t version = 0;
   SqlWrittenRow written;  // set after a grant
@@ -74,8 +75,8 @@ struct SqlLeaseAttempt {
   std::string key;   // the full key
   LockState::Acquisition request;
   bool untried = true;  // one statement may take the key, if the key is free and has no waiters
-  // true for the first reading in this session: the queue is probably empty, and the session must
-  // take the owner's locks
+  // True until this session has read the key. The first reading takes the owner's locks, and only
+  // asks whether there is a queue, because probably there is none.
   bool first = true;
   std::optional<SqlLeaseRow> row{};  // a row that was read already, after a wait
   std::string give_up{};   // a lock perhaps obtained by a wait; the next reading releases it

@@ -13,7 +13,8 @@ constexpr ExitStatus table[] = {
     {status_cannot_create, "cannot_create",
      "a directory, file or table cannot be created or written"},
     {status_busy, "busy",
-     "the lock is held, or --once-per (-E replaces it); renew, release: not held by this handle"},
+     "the lock is held, or --once-per allows no start yet (-E sets another status); renew, "
+     "release: not held by this handle"},
     {status_denied, "denied", "authentication or permission refused"},
     {status_config, "config",
      "the configuration, an environment variable or a secret file is wrong"},

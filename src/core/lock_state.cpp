@@ -6,7 +6,7 @@
 namespace dlock {
 namespace {
 
-// Counts the contenders that hold at the same time, or would hold.
+// Counts the holders, and the waiters that would hold beside them if each took its turn now.
 struct Tally {
   std::size_t count = 0;
   // The smallest limit of the waiters that were let in. If a later waiter runs, too, those waiters
@@ -90,7 +90,7 @@ LockState::Answer LockState::acquire(const Acquisition& wanted, Micros now) {
     waiters.push_back(
         {wanted.owner, wanted.mode, wanted.limit, next_ticket++, never, false, wanted.meta});
   waiters[rank].live_until = after(now, wanted.patience);
-  waiters[rank].invited = false;  // if it was invited, it could not run: invite it again later
+  waiters[rank].invited = false;  // if it was invited, that led to no grant: invite it again later
   return Waiting{rank, free_at()};
 }
 

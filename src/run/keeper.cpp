@@ -104,7 +104,7 @@ void Keeper::start() {
     started_ = true;
   } catch (const std::system_error& e) {
     // There are too many processes, or too little memory. If dlock holds the lock already, the lock
-    // ends with a descriptor and needs no thread.
+    // lasts as long as a descriptor stays open, and needs no thread.
     if (lease_) return;
     const bool scarce = e.code() == std::errc::resource_unavailable_try_again;
     finish(

@@ -15,7 +15,7 @@ namespace dlock::run {
 // Acquires the lock, runs the command under a guard, and releases the lock when the job is dead.
 Outcome run(const Plan&);
 
-// Where the grant of a lock without a command goes.
+// Formats and prints the grant of a lock that is taken without running a command.
 struct GrantSink {
   std::function<std::string(const std::vector<Lease>&)> text;  // in the order of the keys
   std::function<bool(std::string_view)> print;                 // false: printing failed

@@ -45,8 +45,8 @@ class FlockBackend final : public Backend {
   friend class FlockWaiter;
 
   struct HeldFile {
-    FlockFile file;            // has the lock and the mark
-    FlockRecord::Entry entry;  // no mailbox: the lock has no record
+    FlockFile file;            // has the flock, and the mark of the grant (set_mark())
+    FlockRecord::Entry entry;  // its mailbox is empty if the lock has no record
   };
 
   Result<std::string> name_of(const Key&) const;  // Errc::usage: a file cannot have this name

@@ -26,7 +26,7 @@ bool get_fixed(std::string_view text, std::size_t at, std::size_t width, T& out,
   return value.has_value();
 }
 
-// ---- body: words with one space between, lines -------------------------------------------------
+// ---- body: lines of words, with one space between words ----------------------------------------
 std::string time_text(Micros t) { return t == never ? "-" : std::to_string(t); }
 // Identity::encode() is one printable word. Any other content is encoded, so that it cannot become
 // a line of its own.
@@ -62,7 +62,7 @@ Header parse_header(std::string_view text) noexcept {
   if (text.find_first_not_of('\0') == text.npos) return h;
   h.kind = Header::Kind::damaged;
   if (!text.starts_with(magic)) {
-    // Only a write that was cut off leaves this: no other layout can begin like this.
+    // Only a write that was cut off leaves a NUL byte here: no other layout can begin so.
     if (text.starts_with(magic.substr(0, magic.size() - 1)) && text.size() >= magic.size() &&
         text[magic.size() - 1] == '\0')
       return h;

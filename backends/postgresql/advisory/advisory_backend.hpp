@@ -26,7 +26,8 @@ class AdvisoryBackend final : public SqlHeldBackend<SqlRecordBackend<Client>> {
 
  private:
   struct Lock {
-    std::string value, record;  // $1; the name of the record: "KIND:", prefix and key
+    std::string value;   // lock_value(): $1 of the statements
+    std::string record;  // the name of the record: "KIND:", prefix and key
   };
   struct Record : LockRecord {
     std::string pids;  // the sessions that have the lock, of any program: "PID,PID"

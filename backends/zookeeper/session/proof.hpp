@@ -50,8 +50,8 @@ namespace dlock::zookeeper {
 
 class Proof {
  public:
-  // tick 0: unknown. Then the tick is assumed to be half of the timeout. This is the largest tick
-  // with which a server with default limits allows the timeout.
+  // tick 0: unknown. Then the tick is assumed to be half of the timeout. A server with default
+  // limits allows the timeout only if its tick is not longer than that.
   explicit Proof(Duration tick) : tick_(tick) {}
 
   // The session was created, or resumed, by a request sent at `sent`. The proof begins again.
@@ -81,8 +81,8 @@ Duration half_tick(Duration timeout, Duration tick) noexcept;
 // Returns L (run/timing.hpp): each renewal proves that the lock is held for at least this time, if
 // renewals are L/3 apart. The session lasts for ttl and lock-delay together, and the deadline is
 // the proven end minus the lock-delay. j belongs to the last renewal that was at least half a tick
-// earlier, so j is at most half a tick and L/3 old. This gives L = ttl - half a tick - L/3 - drift
-// of the session. tick 0: unknown.
+// before i. So when i is sent, j is at most half a tick + L/3 old. This gives L = ttl - half a tick
+// - L/3 - drift of the session. tick 0: unknown.
 Duration proven_of(Duration ttl, Duration lock_delay, Duration tick) noexcept;
 
 // Returns how often the session of a waiter must send something, so that two writes prove enough

@@ -181,8 +181,8 @@ std::string general_help() {
   for (const VerbInfo& v : verbs()) text += entry(fmt::format("  {}", v.name), v.summary, 12);
   text +=
       "\ndlock help COMMAND lists the options of a command. dlock --version lists the\n"
-      "backends and recipes that are built in. -h is --help and -V is --version, as the\n"
-      "only argument of dlock or of a command.\n\n"
+      "backends and recipes that are built in. Alone, or alone after a command, -h means\n"
+      "--help, and -V means --version.\n\n"
       "Pages of the manual that dlock help PAGE prints:\n ";
   for (const ManualPage& p : manual_pages()) text += fmt::format(" {}", p.name);
   text += "\n\n";
