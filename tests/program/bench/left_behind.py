@@ -128,8 +128,8 @@ class Case(harness.Case):
     number = 0
     bound = 200
     # With all the time that a store on a busy machine may need: an answer that comes late would
-    # end the benchmark, or be an error of it.
-    patient = ["-c", "3", "--op-timeout", "60s", "--connect-timeout", "60s"]
+    # end the benchmark, or be an error of it. Holds, so that the clients mostly wait.
+    patient = ["-c", "3", "--hold", "20ms", "--op-timeout", "60s", "--connect-timeout", "60s"]
 
     def setUp(self):
         super().setUp()
