@@ -53,7 +53,7 @@ class Findings {
   std::vector<Finding> extract() { return std::move(all_); }
 
  private:
-  const std::string of_;  // appended to each fact: " of HOST"
+  const std::string of_;  // appended to the name of each fact, such as " of HOST"
   std::vector<Finding> all_;
 };
 

@@ -26,7 +26,8 @@ bool nap(Duration d, int interrupt_fd) noexcept {
 
 namespace {
 
-// Returns a random pause between a half and the whole of a time that doubles with each failure.
+// Returns a random pause. It is at most a time that doubles with each failure, and at least half of
+// that time.
 Duration growing(unsigned failures, Duration first, Duration longest) noexcept {
   const auto d = std::min<Duration>(longest, first * (1LL << std::min(failures, 10u)));
   const auto r = static_cast<Duration::rep>(Clock::now().time_since_epoch().count() / 64 % 1024);

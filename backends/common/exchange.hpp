@@ -21,8 +21,8 @@ struct Wait {
 // then the next read or write reports the error. False: the wait is over or was interrupted.
 bool wait_for(int fd, short events, const Wait&) noexcept;
 
-// Returns Errc::unavailable if `read_only`: this server refuses writes, whatever rights the account
-// has.
+// If `read_only` is set, returns Errc::unavailable: this server refuses writes, whatever rights the
+// account has.
 Result<void> writable(const std::string& where, bool read_only);
 
 // Sleeps. Returns whether it slept for the whole time; false: it was interrupted.
@@ -39,7 +39,7 @@ enum class Remedy {
   later,      // nothing was written: the same request may succeed in a moment
   reconnect,  // the connection is gone, so it is unknown whether the request was carried out
   elsewhere,  // this server is the wrong one, or accepts no writes now; try another server
-  create,     // a table is missing
+  create,     // a table is missing: create it, and send the request again
   send_text,  // the server does not know the script, so send its text once
   none,       // an administrator has to change something first
 };
@@ -55,8 +55,8 @@ struct ServerErrorRow {
 
 Error no_answer(std::string_view what, std::string_view where);        // Errc::timed_out
 Error malformed_reply(std::string_view what, std::string_view where);  // Errc::protocol
-// Errc::usage: only a newer dlock knows the layout of a record. `record` names it, such as "node
-// x".
+// Errc::usage: a newer dlock wrote the record, and this dlock does not know its layout. `record`
+// names the record, such as "node x".
 Error newer_record(std::string_view record, std::string_view where, unsigned layout);
 // `text` comes from the server, so it is made printable and short. `advice` is for people and may
 // be empty.

@@ -23,7 +23,7 @@ Holders Holders::changed_to(const LockState& s, const Owner* me, Micros skew) co
 }
 
 std::optional<EndedRun> run_of(const Holders& holders, const Owner& me, std::string_view ended) {
-  constexpr std::size_t longest_who = 4000;  // in bytes of last_run
+  constexpr std::size_t longest_who = 4000;  // so that it fits into the column last_run
   const auto h = std::find_if(holders.list.rbegin(), holders.list.rend(),
                               [&](const auto& one) { return one.owner == me; });
   if (ended.empty() || h == holders.list.rend()) return std::nullopt;

@@ -34,7 +34,8 @@ struct EndedRun {
   std::string_view ended;  // RunEnd::text
   std::string who;
 };
-// nullopt: `ended` is empty, or the owner is not a holder.
+// Returns the EndedRun of the owner's lease, with the text `ended`. nullopt: `ended` is empty, or
+// the owner is not a holder.
 std::optional<EndedRun> run_of(const Holders&, const Owner&, std::string_view ended);
 
 inline constexpr std::string_view holders_magic = "dlock1 ";

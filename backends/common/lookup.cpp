@@ -58,7 +58,7 @@ bool unanswered(int error) noexcept {
 }  // namespace
 
 struct Lookup::Question {
-  const Fd over{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // readable: the answer is there
+  const Fd over{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // readable when the answer is there
   std::mutex mutex;
   std::optional<Found> found;
 };
@@ -94,7 +94,7 @@ struct Lookup::Names {
         const std::lock_guard answer(query->mutex);
         query->found = std::move(found);
         ::eventfd_write(query->over.get(), 1);
-      }).detach();  // no thread waits for this one
+      }).detach();  // nobody waits for the end of this thread
     } catch (const std::system_error&) { return nullptr; }
     return under_way = std::move(query);
   }

@@ -32,15 +32,15 @@ class Lookup {
  public:
   // Begins a new lookup. If an earlier lookup of this host was successful, the new lookup waits for
   // at most 1 s, or for a third of the time until `until` if that is shorter. If no new answer
-  // comes, it returns the addresses of the earlier answer.
+  // comes, answer() returns the addresses of the earlier lookup.
   Lookup(const std::string& host, std::uint16_t port, Deadline until);
   ~Lookup();
   Lookup(const Lookup&) = delete;
   Lookup& operator=(const Lookup&) = delete;
 
   // nullopt: there is no answer yet; call again when fd() is readable, and no later than
-  // patience(). The addresses are never empty. Errc::unavailable: the host does not exist, or no
-  // address is known by `until`.
+  // patience(). A successful answer has at least one address. Errc::unavailable: the host does not
+  // exist, or no address is known by `until`.
   std::optional<Result<Addresses>> answer();
   int fd() const noexcept;  // -1: there is an answer
   Deadline patience() const noexcept { return patience_; }

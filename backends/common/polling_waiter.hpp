@@ -7,8 +7,8 @@
 namespace dlock {
 
 // Polls a lock whose release wakes no waiter. It polls every 0.1 s, and every 0.5 s after 20 tries.
-// It also polls when the lock should end by itself. The intervals are random, so that waiters do
-// not poll at the same moment.
+// If the lock will end by itself, it also polls at that time. The intervals are random, so that
+// waiters do not poll at the same moment.
 class PollingWaiter : public Waiter {
  public:
   PollingWaiter(const Request& request, int interrupt_fd)
@@ -17,10 +17,10 @@ class PollingWaiter : public Waiter {
 
  protected:
   struct Tried {
-    std::optional<Lease> lease;        // taken
+    std::optional<Lease> lease;        // set if the lock was taken
     std::optional<HolderView> holder;  // set if the lock is held
-    std::optional<Duration> free_in;   // when the lock ends by itself
-    std::string why{};                 // what else is in the way
+    std::optional<Duration> free_in;   // after this time the lock may be free without any release
+    std::string why{};                 // for messages: what else prevents a grant
   };
   virtual Result<Tried> try_once() = 0;
 

@@ -11,8 +11,8 @@
 
 namespace dlock {
 
-// Returns the layout of a record that a newer dlock wrote: the number after "dlock". nullopt: a
-// newer dlock did not write this record.
+// Returns the layout of a record that a newer dlock wrote: the number after "dlock". nullopt: the
+// record is not of a newer dlock.
 inline std::optional<unsigned> newer_layout(std::string_view record) {
   constexpr std::string_view magic = "dlock";
   if (!record.starts_with(magic)) return std::nullopt;
@@ -21,7 +21,8 @@ inline std::optional<unsigned> newer_layout(std::string_view record) {
 }
 
 // Reads a record in which every field counts. A missing or wrong field makes the whole record bad,
-// because the damaged part may mean a holder. All later reads then return nothing, or zero.
+// because the damaged part may mean a holder. After that, every read returns an empty or default
+// value.
 class RecordReader {
  public:
   explicit RecordReader(std::string_view text) : rest_(text) {}

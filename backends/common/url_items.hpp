@@ -36,8 +36,8 @@ inline constexpr std::string_view tls_advice =
     "--tls-ca names the authority that signed the server's certificate, which must be for the host "
     "of the URL or for --tls-name, unless the URL says verify-ca";
 
-bool asks_for_tls(const Url&);    // with ?tls=
-bool is_on_loopback(const Url&);  // whether all its hosts are loopback addresses
+bool asks_for_tls(const Url&);    // returns whether ?tls= asks for TLS
+bool is_on_loopback(const Url&);  // returns whether all hosts of the URL are loopback addresses
 
 struct Login {
   std::string user{}, password{};
@@ -51,7 +51,7 @@ struct Login {
 // How to log in to servers.
 struct LoginOptions : StoreOptions, Login {
   std::optional<TlsOptions> tls{};  // not set for a client library that has its own TLS options
-  Login sentinels{};                // for sentinels; without a password they get the servers' login
+  Login sentinels{};  // for sentinels; if it has no password, they get the login of the servers
 
   bool read_password_again();  // reads the passwords of the servers and of the sentinels
 };
@@ -66,15 +66,16 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-// Errc::usage: without a prefix any name in the store may be a key, so keys cannot be listed.
+// Returns whether keys can be listed. Errc::usage: the prefix is empty, so any name in the store
+// may be a key.
 Result<void> can_list(std::string_view prefix);
 
 // Returns whether the text is 1 to 64 letters, digits, _ and $. Such a name needs no escapes
 // between backquotes in SQL.
 bool is_identifier(std::string_view) noexcept;
 
-// Returns an Opener, which calls `open` with a copy of the options. The copy contains the time
-// limit and the interrupt descriptor.
+// Returns an Opener, which calls `open` with a copy of `options`. The Opener writes its own
+// arguments, the time limit and the interrupt descriptor, into the copy.
 template <class Options, class Open>
 Opener opener(Options options, Open open) {
   return [options = std::move(options), open](Duration op_timeout, int interrupt_fd) {
@@ -85,14 +86,15 @@ Opener opener(Options options, Open open) {
   };
 }
 
-// Checks the items of a URL by their rows, keeps the first error, and reads the values. All four
-// arguments must outlive this object.
+// Checks each item of a URL by its row (UrlItem), keeps the first error, and reads the values. All
+// four arguments must outlive this object.
 class UrlItems {
  public:
   UrlItems(std::span<const UrlItem> rows, const Url&, const Traits&, const Settings&);
 
-  // Checks a value by the type in its row.
+  // Checks a value by the type in its row. `called`: the name of the item in an error.
   void judge(const UrlItem&, std::string_view called, std::string_view value);
+  // Keeps the error that this value of the item is not allowed, if it is the first error.
   void wrong(std::string_view item, std::string_view value, std::string_view allowed);
   // Errc::usage: the message names the URL, the item, its value and what is allowed. Call the
   // functions below only if there is no error.

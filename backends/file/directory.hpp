@@ -3,7 +3,7 @@
 // them.
 //
 //   <root>/<name of a key>/      recipe lease
-//   <root>/.dlock/<name>/        recipe flock: side records beside the files of others
+//   <root>/.dlock/<name>/        recipe flock: side records for the files that others lock
 //   <root>/.dlock-<uid>/<name>/  side records, if all users may write to the root
 //
 // A root is private or shared by a group. Below a private root, directories have mode 0700 and
@@ -26,8 +26,8 @@ namespace dlock::file {
 // The ownership and modes that are required below a root.
 struct Access {
   uid_t euid = 0;
-  bool group = false;
-  gid_t gid = 0;  // the root's group
+  bool group = false;  // whether the root is shared
+  gid_t gid = 0;       // the root's group
 
   mode_t dir_mode() const noexcept { return group ? 02770 : 0700; }
   mode_t file_mode() const noexcept { return group ? 0660 : 0600; }
@@ -75,8 +75,8 @@ class Directory {
   bool netfs_;
 };
 
-// If hosts that mount this filesystem do not see each other's flock(2) locks and FIFOs, returns its
-// name. nullopt: any other filesystem. `magic`: f_type of statfs(2).
+// Returns the name of the filesystem, if hosts that mount it do not see each other's flock(2) locks
+// and FIFOs. nullopt: any other filesystem. `magic`: f_type of statfs(2).
 std::optional<std::string_view> network_filesystem(unsigned long magic) noexcept;
 
 // Opens what this process has just made under `name`. Another user with rename rights may have

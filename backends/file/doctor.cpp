@@ -26,9 +26,9 @@ struct Free {
   void operator()(char* text) const noexcept { std::free(text); }
 };
 
-// Of `path` and the directories above it, reports the nearest one that all users may write to. With
-// `of_all_users`, `path` itself counts only if it is /tmp or /var/tmp, because the recipe is made
-// for a directory that all users may write to.
+// Reports the first directory that all users may write to: `path` itself or the nearest directory
+// above it. With `of_all_users`, `path` itself counts only if it is /tmp or /var/tmp, because the
+// recipe is made for a directory that all users may write to.
 void way(const std::string& path, bool of_all_users, Findings& found) {
   const std::unique_ptr<char, Free> real(::realpath(path.c_str(), nullptr));
   std::string at = real ? std::string(real.get()) : path;

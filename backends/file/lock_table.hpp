@@ -18,10 +18,11 @@ struct FlockEntry {
 // Returns the granted flock(2) locks on a file, in the order of /proc/locks. nullopt: the table
 // cannot be read, or it is empty although we hold a lock, for example because /proc is masked.
 std::optional<std::vector<FlockEntry>> flock_entries(dev_t device, ino_t inode);
+// Returns the process of the first of these locks. nullopt: no process is known.
 std::optional<pid_t> flock_holder(dev_t device, ino_t inode);
 
-// Return the same, from the text of /proc/locks, or from an open file with such text, which is read
-// to its end. nullopt: the file is empty.
+// Return what flock_entries() returns, but from the text of /proc/locks, or from the open file
+// `table` with such a text, which is read to its end. nullopt: the file is empty.
 std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, ino_t inode);
 std::optional<std::vector<FlockEntry>> read_lock_table(int table, dev_t device, ino_t inode);
 

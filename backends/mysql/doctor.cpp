@@ -122,7 +122,7 @@ class Examination {
   }
 
   // Tries to create a table that has the same column twice. The server never creates it, but checks
-  // the rights and the engine before the columns. Client::create() needs one of these engines.
+  // the rights and the engine before the columns. Client::create() needs MEMORY or InnoDB.
   Result<void> may_create(const std::string& table) {
     Result<void> refused;
     for (const char* engine : {"MEMORY", "InnoDB"}) {

@@ -2,9 +2,11 @@
 // The factory of family `postgresql`. README.md beside this file describes the guarantees of its
 // recipes, and the rights that an account needs.
 //
-//   postgresql://[USER@]HOST[:5432][,HOST...]/DB     postgres:// is the same. Several hosts must be
-//   of one cluster; dlock uses the first that replies and accepts writes.
+//   postgresql://[USER@]HOST[:5432][,HOST...]/DB
 //   postgresql+unix://[USER@]/DIRECTORY?db=DB[&port=5432]
+//
+// The scheme postgres:// is the same as postgresql://. Several hosts must be of one cluster; dlock
+// uses the first host that replies and accepts writes.
 #pragma once
 #include <array>
 #include <span>

@@ -21,7 +21,7 @@ struct Needs {
 Result<void> examine(Client&, const Endpoint&, const Needs&, const std::string& probe,
                      const std::string& of, Findings&);
 
-// Examines every server that the client knows, and how it finds them.
+// Examines every server that the client knows, and how the client finds these servers (Locator).
 Result<std::vector<Finding>> examine_all(Client&, const Traits&);
 
 }  // namespace dlock::redis

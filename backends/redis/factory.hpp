@@ -48,7 +48,7 @@ inline constexpr std::array<Traits, 4> recipes{{
 
 Result<Opener> prepare(const Url&, const Traits&, const Settings&);
 
-Access access(const Url&);  // for family redlock, too
+Access access(const Url&);  // family redlock uses it, too
 
 std::vector<std::string> libraries();  // versions of hiredis and OpenSSL
 

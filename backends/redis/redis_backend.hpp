@@ -38,7 +38,8 @@ class RedisBackend : public Backend {
   // Returns the result of a release, from the number of grants that it removed.
   Result<Released> released(const Lease&, const Result<TimedReply>&);
   Result<Released> force_released(const TimedReply&) const;
-  // Returns Released::was_not_held; Errc::unavailable if the server may have lost the holder.
+  // Call it if a release has found no holder. Returns Released::was_not_held; Errc::unavailable if
+  // the server may have lost the holder.
   Result<Released> none_found(std::string_view what, const TimedReply&) const;
   // Fails with code `otherwise` if fewer replicas have confirmed the change than ?replicas=
   // demands.

@@ -29,7 +29,7 @@ inline constexpr std::array<Traits, 1> recipes{{
 }};
 
 struct Options : redis::Options {  // `servers` has all the masters
-  bool list_change = false;        // the masters of a key may differ from before
+  bool list_change = false;        // a key may have other masters than before
 };
 
 // Errc::usage names the item, its value and what is allowed.

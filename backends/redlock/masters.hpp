@@ -13,10 +13,12 @@ namespace dlock::redlock {
 struct Call {
   const redis::Script* script = nullptr;  // none: a plain command, whose reply has no number
   std::vector<std::string> keys;
-  std::vector<std::string> args;  // after the number; for a plain command, all its words
-  // send it again on the next connection if this one breaks: it releases something
+  // the arguments of the script, which follow the number; for a plain command, all its words
+  std::vector<std::string> args;
+  // true: the request releases something, so it is sent again on the next connection if this
+  // connection breaks
   bool must_arrive = false;
-  Deadline pointless = no_deadline;  // must_arrive: after that time the release is not needed
+  Deadline pointless = no_deadline;  // if must_arrive: after this time the release is not needed
 };
 
 struct Response {
@@ -26,7 +28,7 @@ struct Response {
 };
 
 // One master: a connection that is dialled again after it has closed, and the requests that must
-// still arrive there. No function of it waits: Masters polls all nodes together.
+// still arrive there. Its functions never wait, because Masters polls all nodes together.
 class Node {
  public:
   Node(redis::Connection::Shared shared, Endpoint at)
@@ -38,7 +40,7 @@ class Node {
   bool pending() const noexcept { return line_.pending(); }
   Deadline pending_since() const noexcept { return began_; }
   const redis::ServerFacts& facts() const noexcept { return line_.facts(); }
-  // valid if not ready: the last error
+  // Returns the last error. It is valid if the node is not ready.
   const Error& why() const noexcept { return why_; }
   // the master refused password, rights or certificate
   bool refused() const noexcept { return line_.closed() && !retryable(why_.code); }
@@ -49,7 +51,8 @@ class Node {
 
   // Begins to connect, unless there is a connection or the last failure is too recent.
   void connect();
-  // Sends the request. The reply has this number, if the connection lives. Call it only when ready.
+  // Sends the request. A reply with this number follows, unless the connection closes before. Call
+  // send() only when the node is ready.
   // On each connection, a script is sent as text until a reply to it has come. Otherwise the reply
   // that the script is missing could come after other requests were sent, or after the caller has
   // ended.
@@ -89,7 +92,7 @@ struct Vote {
   Error why{Errc::unavailable, ""};
   bool again = false;  // sent again, because the script was missing there
   Deadline sent_at{};
-  Duration elapsed{};            // until its reply
+  Duration elapsed{};            // from sent_at to the reply
   std::int64_t wall_received{};  // this host's clock when the reply came
 
   bool sent() const noexcept { return state != State::not_sent; }  // it may have been carried out
@@ -104,18 +107,19 @@ struct Vote {
 };
 using Votes = std::vector<Vote>;
 
-// Returns the request for each master; nullopt: that master gets no request.
+// A function that returns the request for the i-th master; nullopt: that master gets no request.
 using Calls = std::function<std::optional<Call>(std::size_t)>;
-Calls same(Call, std::function<bool(std::size_t)> whom = {});  // without `whom`: for all
+// Makes the same request for each master for which `whom` returns true; without `whom`: for all.
+Calls same(Call, std::function<bool(std::size_t)> whom = {});
 
 // How long to wait for slow masters after a decision: in total three times as long as the decision
 // took, but not longer than `most`.
 struct Stragglers {
   Duration most{};  // 0: not at all
-  // wait for each master that owed no earlier reply: three times its last response time, up to
-  // `most`
+  // true: also wait for each master that owed no earlier reply, for three times its last response
+  // time, but not longer than `most`
   bool usual = false;
-  bool all_of = false;  // always wait for `most`
+  bool all_of = false;  // true: wait for `most`, however long the decision took
 };
 
 class Masters {
@@ -142,11 +146,11 @@ class Masters {
   // Returns how long it takes until a majority may vote again after restarts.
   Duration grace_left() const noexcept;
   // Returns why there is no majority. The error is final only if too many masters refused the
-  // login: other masters may come back.
+  // login, because masters that are missing for another reason may come back.
   Error too_few() const;
 
-  // Sends each ready master its request. Returns when all have replied, when `decided` is true and
-  // the slow masters have had their time, or at `by`.
+  // Sends each ready master its request. Returns when all have replied, when `decided` returns true
+  // and the slow masters have had their time (Stragglers), or at `by`.
   Votes call(const Calls&, Deadline by, const std::function<bool(const Votes&)>& decided,
              Stragglers = {});
   void send(const Calls&);  // sends without waiting, and drops the replies
@@ -163,16 +167,16 @@ class Masters {
 
   const redis::Options& options_;
   bool had_majority_ = false;
-  // how long it took last time to connect to a majority after there was none
+  // how long dlock needed to connect to a majority, when it last had none
   Duration majority_time_{};
   std::vector<Node> nodes_;
   std::uint64_t number_ = 0;
 };
 
 std::size_t count(const Votes&, const std::function<bool(const Vote&)>&);
-// Returns an error that a retry does not change (missing rights, the record of a newer dlock), if
-// the masters that did not reply with such an error are no majority. nullopt: they can still be a
-// majority.
+// Counts the masters that failed with an error that a retry does not change (missing rights, the
+// record of a newer dlock). If the other masters are no majority, returns one of these errors.
+// nullopt: the other masters can still be a majority.
 std::optional<Error> hopeless(const Votes&, std::size_t majority);
 
 }  // namespace dlock::redlock

@@ -107,7 +107,7 @@ Leader leader_of(const NodeStates& states, std::size_t majority) {
   for (const auto& [lock, by] : locks) {
     if (by.size() <= best.votes) continue;
     best = {by.size(), lock.second, {}, false};
-    // Use the record with the highest token, because a confirmed record has the most information.
+    // Use the record with the highest token, because a record that is not confirmed has token 0.
     const auto newest = std::ranges::max_element(by, {}, [](const NodeState* s) {
       return std::pair{s->ours(), s->token};
     });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each master stores about a lock: its names, the vote with its record, and the list of
-// masters of the key's last confirmed grant. Clients with different lists have different
-// majorities, so they would not exclude each other (README.md, "Lists").
+// What each master stores about a lock, and under which names: the vote with its record, and a list
+// of masters. It is the list of the client that got the key's last confirmed grant. Clients with
+// different lists have different majorities, so they would not exclude each other (README.md,
+// "Lists").
 #pragma once
 #include "core/lock_state.hpp"
 #include "redis/wire/options.hpp"
@@ -29,7 +30,7 @@ std::string list_text(const redis::Options&);
 // A list that a master has stored.
 struct KnownList {
   std::string text;
-  bool marked = false;  // a change from this list has begun, and is not finished
+  bool marked = false;  // a change from this list to another has begun, and is not finished
 
   static KnownList parse(std::string_view recorded);
   std::vector<std::string> masters() const;  // "db1:6379"
@@ -44,7 +45,7 @@ struct NodeState {
   std::string type, value;
   std::optional<Duration> left;  // until the lock ends; nullopt: it has no end, or there is no lock
   FencingToken newest = 0;
-  std::string owner;  // in the record
+  std::string owner;  // the owner that the record names
   FencingToken token = 0;
   Micros since = 0;
   std::string meta;
@@ -65,7 +66,8 @@ std::optional<LastRun> last_run(std::string_view meta);
 // Parses the reply of script inspect, or of acquire when busy. nullopt: the reply is malformed.
 std::optional<NodeState> parse_state(const Reply&);
 
-// The lock with the most votes. holder.remaining: until no majority has that lock any more.
+// The lock with the most votes. holder.remaining is the time until no majority has that lock any
+// more.
 struct Leader {
   std::size_t votes = 0;
   std::string value;

@@ -13,7 +13,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Stragglers a_little{10ms};
-constexpr Micros retake_within = 200'000;  // after a master's reply, by that master's clock
+// How long after its reply a master accepts the script retake, by that master's clock.
+constexpr Micros retake_within = 200'000;
 
 bool kept(const Vote& v) { return v.says("kept"); }
 bool other_list(const Vote& v) { return v.says("list"); }
@@ -213,7 +214,7 @@ Result<Released> RedlockBackend::force_release(const Key& key, std::optional<Fen
   if (token == FencingToken{0}) return Released::was_not_held;  // token 0 belongs to no grant
   const Names at = names(key);
   TRY(states, read_states(at));
-  std::vector<std::string> owners;  // with that token; some masters may not have stored it
+  std::vector<std::string> owners;  // with this token, which some masters may not have stored
   for (const auto& s : states)
     if (s && s->ours() && token && s->token == *token) owners.push_back(s->value);
   const auto meant = [&](const std::optional<NodeState>& s) {

@@ -2,20 +2,20 @@
 // Redlock over independent masters, with a fencing token. Source:
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/; the token is dlock's own.
 //
-// A grant takes two rounds. Phase 1: each master that does not have the lock sets it, and replies
-// with a number that is higher than all numbers it has given (acquire, in redlock.lua). If a
-// majority votes, the token is the highest of these numbers. Phase 2: dlock writes the token back
-// to each master whose vote is still ours (confirm). A majority of confirmations makes the grant.
-// The lease counts from the time before phase 1.
+// A grant takes two rounds. Phase 1: each master that does not have the lock sets it, which is the
+// master's vote. It replies with a number that is higher than all numbers it has given (acquire, in
+// redlock.lua). If a majority votes for us, the token is the highest of these numbers. Phase 2:
+// dlock writes the token back to each master whose vote is still ours (confirm). A majority of
+// confirmations makes the grant. The lease counts from the time before phase 1.
 //
 // Why tokens rise: two grants A and B each have a majority of confirmations, so some master
 // confirmed both. At that master the votes for A and B did not overlap, because owners are unique
 // and a lock is set only if there is none. If A's vote came first, A's token was written there
-// under A's vote. So the number that the master then gave to B is higher, and the master confirms
-// no token below that number. Clocks do not matter for this: if locks end early and two holders
-// overlap, their tokens still show which came later. The assumption is that a majority remembers
-// its numbers. A master that may have lost its data gives no number below its clock, and has no
-// vote during restart_grace.
+// before the master voted for B. So the number that the master then gave to B is higher than A's
+// token, and the master confirms no token below that number. Clocks do not matter for this: if
+// locks end early and two holders overlap, their tokens still show which came later. The assumption
+// is that a majority remembers its numbers. A master that may have lost its data gives no number
+// below its clock, and has no vote during restart_grace.
 //
 // A vote is the value of the lock at a master, and the value is the owner. An owner names one
 // attempt. An undo or release whose reply was lost is sent again on the next connection, and its
@@ -27,18 +27,19 @@
 // Lists: all of this is true only for clients with the same list of masters, because majorities of
 // two lists need not overlap. So each master stores the list of the key's last confirmed grant. A
 // client with another list gets no vote, and the reply says why. To change the list on purpose
-// (list_change=yes), all masters that both lists contain must vote. They are at least half of the
-// old list, so no holder by the old list is left. Before the first of them stores the new list, all
-// of them have stored that the old list is over. So a lost message never gives each list a
-// majority. tests/pure/redlock/list_model_test.cpp searches schedules for a counterexample, and
-// finds one if any of these rules is left out. dlock does not detect lists without a common master,
-// keys unknown to all masters, masters that lost their data or were away since the key was used,
-// and clients other than dlock.
+// (list_change=yes), every master that is in both lists must vote. These masters are at least half
+// of the old list, so no holder has a majority of the old list any more. Before the first of these
+// masters stores the new list, all of them have stored that the old list is over. So a lost message
+// never gives each list a majority. tests/pure/redlock/list_model_test.cpp searches schedules for a
+// counterexample, and finds one if any of these rules is left out. dlock does not detect lists
+// without a common master, keys unknown to all masters, masters that lost their data or were away
+// since the key was used, and clients other than dlock.
 //
 // Interleavings that remain:
 // 1. An attempt gets no reply from a master, and the connection breaks. The request may arrive
-//    after the undo, which is sent on the next connection. Then its vote blocks the key at that
-//    master until the ttl is over. A majority of the other masters is enough for the next holder.
+//    after the undo, which is sent on the next connection. Then the vote for this attempt blocks
+//    the key at that master until the ttl is over. A majority of the other masters is enough for
+//    the next holder.
 // 2. The clocks of a majority jump ahead, or a majority restarts without its data and restart_grace
 //    is 0: locks end early, and a second holder is granted. The first holder notices at its next
 //    renewal, and its token is lower than that of the second holder.
@@ -68,11 +69,12 @@ struct Attempt {
   std::optional<HolderView> holder;  // if not granted: the holder with the most votes
   std::optional<Duration> free_in;   // after this time a majority may be free without any release
   std::string why;
-  // Overrides all other results: a master has another list, or the list cannot be changed now.
+  // If set, no other result counts. The Error says that a master has another list, that the list
+  // cannot be changed now, or that no majority can vote (hopeless()).
   std::optional<Error> refused;
   bool foreign = false;     // the holder is another program, which wakes no waiter
   bool unanswered = false;  // masters without a reply could have given a majority
-  bool undone = false;      // its owner must not be used again
+  bool undone = false;      // its votes are being released: its owner must not be used again
 };
 
 class RedlockBackend final : public Backend {
@@ -124,11 +126,11 @@ class RedlockBackend final : public Backend {
   bool in_grace = false;
 
  private:
-  // Calls every master, again and again, until the decision is made or the usual deadline has
-  // passed. An error: no majority could be asked.
+  // insist() calls every master, again and again, until `decided` is true or the usual deadline has
+  // passed. It returns an error if no majority could be asked.
   struct VoteRound {
     Votes votes;
-    Deadline sent;          // before the first request left
+    Deadline sent;          // a time before the first request was sent
     bool repeated = false;  // an earlier request may have been carried out, too
   };
   Result<VoteRound> insist(const Calls&, const std::function<bool(const Votes&)>& decided,
@@ -137,8 +139,8 @@ class RedlockBackend final : public Backend {
   Result<Renewal> renewed(const Lease&, Duration ttl, const VoteRound&, const Names&);
   Error wrong_list(std::size_t master, std::string_view recorded) const;
   Error too_few_answered(std::string_view what, std::size_t answered) const;
-  // Call it when the request `what` has found no holder. Errc::unavailable: a majority may still
-  // have a holder.
+  // Call it when the request `what` has found no holder. Errc::unavailable: there may be a holder
+  // all the same, because masters do not reply or restarted recently.
   Result<void> nothing_unread(std::string_view what, const NodeStates&) const;
   void watch();
   Result<NodeStates> read_states(const Names&, Votes* votes = nullptr);
@@ -156,7 +158,7 @@ class RedlockBackend final : public Backend {
   UnansweredReleases unanswered_;
   bool ever_ready_ = false;
   Duration gave_{};  // the longest ttl of any grant or renewal
-  Fd outage_;        // epoll(7) of the connections
+  Fd outage_;        // Health::outage_fd, an epoll(7) of the connections
 };
 
 }  // namespace dlock::redlock

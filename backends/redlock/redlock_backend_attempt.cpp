@@ -9,7 +9,7 @@
 namespace dlock::redlock {
 namespace {
 
-constexpr int most_rounds = 4;  // of phase 1, if votes are split and our owner is greatest
+constexpr int most_rounds = 4;  // of phase 1, if votes are split and our owner id is the greatest
 
 bool granted(const Vote& v) { return v.says("granted"); }
 bool busy(const Vote& v) { return v.says("busy"); }
@@ -83,9 +83,9 @@ class OneAttempt {
     leader_ = leader_of(states_, majority_);
   }
 
-  // If the votes are split, attempts yield to the attempt with the greatest owner, which keeps its
-  // votes and asks the other masters again. Each attempt has a new owner, so no client yields for
-  // ever.
+  // If the votes are split, attempts yield to the attempt with the greatest owner id, which keeps
+  // its votes and asks the other masters again. Each attempt has a new owner id, so no client
+  // yields for ever.
   void insist_if_greatest() {
     const auto smaller = [&](const auto& s) { return !s || (s->ours() && s->value < vote_); };
     const auto greatest = [&] {
@@ -125,7 +125,7 @@ class OneAttempt {
       TRY_VOID(keep(i, KnownList::parse(there)));
     }
     for (std::size_t i = 0; change && i < masters_.size(); ++i) {
-      // The masters that reply do not know the key, but silent masters may know another list.
+      // Even if no master that replied knows the key, a silent master may know another list.
       if (votes_[i].answered() || !(kept_[i] || (!known && !changes_))) continue;
       return fail(Errc::unavailable,
                   "{}: no vote; list_change=yes needs that of every master that was "
@@ -243,7 +243,7 @@ class OneAttempt {
   // Sends the undo to every master that may have a vote, also to masters that did not reply. A
   // master that replied busy has none of our votes.
   void undo() {
-    // If the request was repeated, it must not undo the grant in force.
+    // A repeated request must not undo the grant that this owner has already.
     if (count(votes_, [](const Vote& v) { return granted(v) && v.reply.text_at(4) != "0"; }) > 0 ||
         count(votes_, may_have_voted) == 0)
       return;
@@ -284,7 +284,7 @@ class OneAttempt {
   const Deadline sent_ = Clock::now(), phase_1_ends_ = later(sent_, patience_);
   Votes votes_;
   NodeStates states_;
-  // whether a master is also in a known other list; each such master must vote
+  // Whether each master is also in another list that masters know. Each such master must vote.
   std::vector<bool> kept_;
   bool changes_ = false;  // whether another list is known
   Leader leader_;

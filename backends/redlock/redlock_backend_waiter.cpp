@@ -66,7 +66,7 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
       const Deadline until = std::min(end, next_);
       if (silent_ > 0) wait_for(-1, 0, {until, backend_.options().interrupt_fd});
       else sleep(until);
-      // an older reply does not count
+      // After tries without a known outcome, last_ is too old to be returned.
       if (Clock::now() < next_ && silent_ > 0) return fail(silence_);
       if (Clock::now() < next_) return Progress{last_};
     }

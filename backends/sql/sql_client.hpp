@@ -50,7 +50,8 @@ class SqlClient {
   // Ends the session's wait in the server, and returns 0. If only a statement of another session
   // can end the wait, does nothing and returns the number of the session that waits.
   virtual int end_wait(SqlSession*) = 0;
-  // Drops the session as soon as another session has ended the wait of this session.
+  // Drops a session that may wait in the server. If only a statement of another session can end the
+  // wait, has it ended first; the Deadline limits this.
   virtual void drop_waiting(std::unique_ptr<SqlSession> s, Deadline) { drop(std::move(s)); }
 
   // Runs `step` over a session, again and again, until the step succeeds or fails for good, or
@@ -59,7 +60,7 @@ class SqlClient {
   Result<T> run(Deadline until, bool make, const Step& step) {
     return with_value<T>(step, [&](const AnyStep& any) { return repeat(until, make, any); });
   }
-  // Like run(), but over the caller's session: it retries only what that session can still do.
+  // Like run(), but over the caller's session. It retries only while that session is still usable.
   template <class T, class Step>
   Result<T> run_on(SqlSession& s, Deadline until, bool make, const Step& step) {
     return with_value<T>(step, [&](const AnyStep& any) { return repeat_on(s, until, make, any); });

@@ -87,7 +87,8 @@ class SqlHeldBackend : public Base {
   using Connection = typename Base::Connection;
   struct Held {
     std::unique_ptr<Connection> connection;
-    Fd alarm;  // epoll(7); it outlives the connection, because others may poll its number
+    // an epoll(7) descriptor; it outlives the connection, because others may still poll its number
+    Fd alarm;
     FencingToken token = 0;
   };
 
@@ -103,8 +104,8 @@ class SqlHeldBackend : public Base {
   // the session may have the lock; null: it did not wait.
   virtual Result<std::optional<FencingToken>> take(Connection&, const Request&,
                                                    const SqlRows* waited, Deadline until) = 0;
-  // Sends a statement that waits for the lock in the server. Returns the longest time that it takes
-  // there.
+  // Sends a statement that waits for the lock in the server. Returns the longest time that the
+  // statement takes there.
   virtual Result<Duration> send_wait(Connection&, const Request&) = 0;
   // Returns whether the session can wait again after a wait that failed. If so, the session has no
   // lock, and the request has got another owner.

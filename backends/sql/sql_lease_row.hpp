@@ -27,7 +27,7 @@ struct SqlLeaseRow {
   // Here the leases of others are prolonged by `skew`, and the list of waiters has only those that
   // matter to the owner.
   LockState state;
-  std::optional<std::uint64_t> ticket;  // of the owner's row in the queue
+  std::optional<std::uint64_t> ticket;  // the ticket of the owner's row in the queue
   std::optional<RunStart> start;        // the recorded start, if it is still needed
   FencingToken revoked = 0;  // holders with this token or an older token were asked to stop
   std::optional<LastRun> last_run;
@@ -48,41 +48,42 @@ struct SqlWrittenRow {
   std::uint64_t version = 0;
   FencingToken fence = 0;
   Holders holders;
-  std::string wake{};  // set if we took a free key; the release wakes a waiter by this lock
+  std::string wake{};  // set if we took a free key: the wake lock whose release wakes a waiter
 };
 
 // What a waiter waits for. If `lock` is empty, there is no lock to wait for, and the waiter sleeps
 // or polls.
 struct SqlWakeTarget {
   std::string lock;
-  bool holder = false;
-  bool any_of_several = false;  // the end of other leases may also help
+  bool holder = false;          // the lock belongs to a holder, not to a waiter
+  bool any_of_several = false;  // we want a permit, and the end of any of several leases is enough
 };
 struct SqlLeaseDecision {
   LockState::Answer answer;
-  bool held = false;  // by an earlier request of the same owner
+  bool held = false;  // an earlier request of the same owner was granted the key
   Deadline sent{};    // when we sent the request whose reply decided this
   Micros now = 0;
   std::uint64_t version = 0;
   SqlWrittenRow written;  // set after a grant
-  SqlWakeTarget target;   // of Waiting
-  bool idle = false;      // there is room for the waiters ahead: they only have to claim the key
+  SqlWakeTarget target;   // set if the answer is Waiting
+  bool idle = false;      // no waiter ahead must wait for a holder: they only have to claim the key
   std::optional<HolderView> in_the_way;
 };
 
 struct SqlLeaseAttempt {
-  std::string name;  // in the store
+  std::string name;  // the key's name in the store
   std::string key;   // the full key
   LockState::Acquisition request;
-  bool untried = true;  // one statement may take the key, if the key is free and has no waiters
+  // True: the next try may take the key in one statement, if the key is free and has no waiters.
+  bool untried = true;
   // True until this session has read the key. The first reading takes the owner's locks, and only
   // asks whether there is a queue, because probably there is none.
   bool first = true;
   std::optional<SqlLeaseRow> row{};  // a row that was read already, after a wait
-  std::string give_up{};   // a lock perhaps obtained by a wait; the next reading releases it
+  std::string give_up{};   // the lock that a wait may have obtained; the next reading releases it
   unsigned distance = 16;  // wait for the lock of a waiter that is at most this many places ahead
-  // Since this time there has been room for all waiters ahead and for us. This counts as long as
-  // `fence` is the newest token.
+  // Since `since`, neither we nor any waiter ahead has had to wait for a holder. This counts as
+  // long as `fence` is the newest token.
   struct Room {
     FencingToken fence;
     Micros since;

@@ -34,7 +34,7 @@ Result<SqlLeaseDecision> SqlLeaseTable::acquire(SqlSession& c, Attempt& a, Deadl
     if (!read_now) return fail(std::move(read_now.error()));
     Row& row = *read_now;
     if (!row.exists) {
-      // a trigger or a policy hides the row, or somebody has deleted it again
+      // If the row is missing again, a trigger or a policy hides it, or somebody has deleted it.
       if (std::exchange(made, true)) TRY_VOID(back_off(++conflicts, until));
       TRY_VOID(c.ask("make the lock", statements().make_row,
                      {a.name, encode(Holders{a.key, {}, {}}), unique_number()}, until));

@@ -18,29 +18,29 @@
 
 namespace dlock {
 
-// The statements that differ between the stores only in their text. $1 is the name of the key.
-// After the other values, a comment lists the columns of the result. If count_ahead is empty, no
-// waiter passes a waiter that is stopped.
+// The statements that differ between the stores only in their text. $1 is the name of the key,
+// except in `keys`. Each comment lists the other values and, after a colon, the columns of the
+// result. If count_ahead is empty, no waiter passes a waiter that is stopped.
 struct SqlLeaseStatements {
   SqlStatement make_row;     // $2 state, $3 version
   SqlStatement revoke;       // $2 version, $3 token
   SqlStatement start;        // $2 version, $3 at, $4 until (both 0: none), $5 new version
-  SqlStatement stay;         // of the queue: $2 owner, $3 patience
-  SqlStatement leave;        // $2 owner, $3 the session of end_wait()
-  SqlStatement ahead;        // $2 owner
+  SqlStatement stay;         // stays in the queue; $2 owner, $3 patience
+  SqlStatement leave;        // leaves the queue; $2 owner, $3 the result of end_wait()
+  SqlStatement ahead;        // $2 owner: number
   SqlStatement all_ahead;    // $2 ticket, $3 owner: ticket, mode, owner, permits
   SqlStatement count_ahead;  // $2 ticket: number, newest `since`, last ticket
-  SqlStatement waiters;      // ticket, mode, owner, permits, who
-  SqlStatement keys;         // $1 prefix
+  SqlStatement waiters;      // no other value: ticket, mode, owner, permits, who
+  SqlStatement keys;         // $1 prefix: name
 };
 
 class SqlLeaseTable {
  public:
   struct Setup {
     std::string_view clock;  // an SQL expression; the model test has its own
-    bool wakes = true;       // sessions have locks that wake a waiter and show that it lives
+    bool wakes = true;       // sessions have locks, which wake waiters and show who is alive
     Micros skew = 0;         // for this long after their end, the leases of others still count
-    // without wake-ups: a waiter that is silent for this long counts as gone
+    // If `wakes` is false: a waiter that is silent for this long counts as gone.
     Micros patience = 6'000'000;
     Micros claim = 3'000'000;  // how long each waiter ahead may take to claim a free key
   };
@@ -57,12 +57,13 @@ class SqlLeaseTable {
   // Grants, queues or refuses. It may be repeated.
   Result<Decision> acquire(SqlSession&, Attempt&, Deadline until);
   // `ended`: how the job under the lease ended (RunEnd::text), for the record of the last run;
-  // empty: the job has not ended. `noted`: Lease::ended.
+  // empty: the job has not ended. `noted`: Lease::ended, which the renewal stores.
   Result<SqlLeaseRenewal> renew(SqlSession&, const std::string& name, const Owner&, Micros ttl,
                                 Deadline until, std::string_view ended = {},
                                 std::string_view noted = {});
-  // Returns whether the owner held the key. With `written`, the row need not be read first.
-  // `written->wake` is empty afterwards if that wake lock was released, or is not needed.
+  // Returns whether the owner held the key. `written`: the row as we wrote it, which need not be
+  // read again; null: reads the row first. `written->wake` is empty afterwards if that wake lock
+  // was released, or is not needed.
   Result<bool> release(SqlSession&, const std::string& name, const Owner&, SqlWrittenRow* written,
                        Deadline until, std::string_view ended = {});
   Result<std::size_t> force_release(SqlSession&, const std::string& name, FencingToken,
@@ -73,11 +74,11 @@ class SqlLeaseTable {
   Result<bool> revoke(SqlSession&, const std::string& name, FencingToken& newest, Deadline until);
   Result<UpdateResult> note_start(SqlSession&, const std::string& name, const Owner&,
                                   const RunStartUpdate&, Deadline until);
-  // Leaves the queue and releases a grant. True: the owner held the key. `waiting`:
+  // Leaves the queue and releases a grant. True: the owner held the key. `waiting`: the result of
   // SqlClient::end_wait().
   Result<bool> cancel(SqlSession&, const std::string& name, const Owner&, int waiting,
                       Deadline until);
-  // Without wake-ups: shows that the waiter lives.
+  // Shows that the waiter lives. Needed only if Setup::wakes is false.
   Result<void> refresh_entry(SqlSession&, const std::string& name, const Owner&, Deadline until);
   Result<std::size_t> ahead(SqlSession&, const std::string& name, const Owner&, Deadline until);
   // Returns the waiters for people to read, so it leaves out a damaged row.
@@ -102,11 +103,12 @@ class SqlLeaseTable {
   // Makes the server close the session when the session is silent for longer than this.
   virtual Result<void> keep_session(SqlSession&, Duration, Deadline) { return {}; }
   // Releases the locks that the session has for this owner and key. `wake`: SqlWrittenRow::wake.
-  // `woken`: the release of the row has woken the waiter; a wake lock that is still there had no
-  // waiter.
+  // `woken`: the release of the row has already woken the waiter. If the session still has its wake
+  // lock then, no waiter was waiting for it.
   virtual Result<void> release_locks(SqlSession&, const std::string& name, const Owner&,
                                      const std::string& wake, bool woken, Deadline until) = 0;
-  // The grant belongs to this session from now on: takes the locks of the grant, and clears `wake`.
+  // Makes the grant belong to this session from now on: takes the locks of the grant, and clears
+  // SqlWrittenRow::wake.
   virtual void claim_locks(SqlSession&, const std::string& name, const LockState::Holder&,
                            SqlWrittenRow&, Deadline until) = 0;
   virtual Result<Row> read_row(SqlSession&, const std::string& name, Deadline until) = 0;
@@ -143,11 +145,12 @@ class SqlLeaseTable {
   virtual std::string lock_of(const LockState::Waiter&) const = 0;
   virtual std::string lock_of(const LockState::Holder&, const Row&) const = 0;
 
-  // Adds what else a contender needs, from columns 10 and 12: the ticket of its own row in the
-  // queue, and the living waiter ahead for which it would wait. A contender that is not exclusive
-  // needs all waiters ahead, because it may run together with them. The waiters are read after the
-  // holders. If a waiter ahead is granted in between, the version has changed, so the contender's
-  // UPDATE writes nothing. The row of an owner that already holds the key does not count.
+  // Adds to the Row what only a contender needs, from columns 10 and 12 of the reply: the ticket of
+  // its own row in the queue, and the living waiter ahead for which it would wait. A contender that
+  // is not exclusive needs all waiters ahead, because it may run together with them. The waiters
+  // are read after the holders. If a waiter ahead is granted in between, the version has changed,
+  // so the contender's UPDATE writes nothing. A row of the queue does not count if its owner
+  // already holds the key.
   Result<void> add_waiters(SqlSession&, const Attempt&, const SqlRows&, Row&, Deadline until);
 
   Setup setup_;

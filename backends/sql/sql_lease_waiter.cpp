@@ -37,7 +37,8 @@ using Milliseconds = std::chrono::milliseconds;
 Duration longest_wait(const Request& r) {
   return std::min<Duration>(r.mode == Mode::permit ? Seconds{2} : Seconds{5}, r.ttl / 3);
 }
-constexpr Duration one_of_several = Milliseconds{100};  // it is unknown which lease ends first
+// The longest wait for one of several holders: it is unknown which lease ends first.
+constexpr Duration one_of_several = Milliseconds{100};
 constexpr Duration first_idle = Milliseconds{10}, holder_idle = Milliseconds{250},
                    queue_idle = Seconds{1};
 constexpr Duration past_the_end = Milliseconds{1};
@@ -77,11 +78,11 @@ class SqlLeaseWaiter final : public Waiter {
   SqlLeaseAttempt attempt_;
   Waiting last_;
   bool requested_ = false, reported_ = false;  // reported_: last_.ahead is up to date
-  bool tried_ = false;                         // something was sent
+  bool tried_ = false;                         // a request was sent
   SqlWakeTarget target_;
   Duration wait_{};                  // the longest wait for the target
-  Deadline retry_at_{};              // if no lock can be waited for: when to poll again
-  Deadline refresh_at_{};            // if there are no wake-ups: when to show that we live
+  Deadline retry_at_{};              // when to poll again, if there is no lock to wait for
+  Deadline refresh_at_{};            // when to show that we live, if there are no wake-ups
   Duration idle_{};                  // the pause between two requests
   std::uint64_t version_ = 0;        // the version that was seen last
   Deadline wait_began_{};            // when the wait for the target began
@@ -206,8 +207,8 @@ Progress SqlLeaseWaiter::granted(SqlLeaseDecision& out) {
 void SqlLeaseWaiter::plan(const SqlLeaseDecision& out) {
   target_ = out.target;
   last_.sent_at = out.sent;
-  // true: the target's lock is free, although its lease is not over. Then only time, or a release
-  // by another session, can end the lease.
+  // Whether the target's lock is free although the target's lease is not over. If so, only time, or
+  // a release by another session, can end the lease.
   const bool orphan = target_.lock.empty() || gone_ == target_.lock;
   last_.holder = out.in_the_way;
   const auto& w = std::get<LockState::Waiting>(out.answer);

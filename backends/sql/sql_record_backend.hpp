@@ -14,13 +14,13 @@
 
 namespace dlock {
 
-// Such a lock and its record, as they were read.
+// A lock of such a recipe and dlock's record of it, as they were read from the database.
 struct LockRecord {
   bool exists = false;
   FencingToken fence = 0;
   std::string owner;  // hex; empty: released
   Micros granted = 0, now = 0;
-  Micros left = 0;  // until its lease ends
+  Micros left = 0;  // the time until the lease in the record ends
   Identity who;
   bool ours = false;                 // some dlock holds the lock, and the record is in force
   bool held = false;                 // dlock or another program holds the lock

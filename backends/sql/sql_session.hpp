@@ -20,7 +20,8 @@ struct SqlRows {
   std::uint64_t insert_id = 0;  // MySQL only, like `results`
   unsigned results = 0;         // how many statements were answered
 
-  bool has(std::size_t column, std::size_t row = 0) const noexcept;  // it exists and is not NULL
+  // Returns whether the value exists and is not NULL.
+  bool has(std::size_t column, std::size_t row = 0) const noexcept;
   std::string_view text(std::size_t column, std::size_t row = 0) const noexcept;
   template <class T>
   std::optional<T> number(std::size_t column, std::size_t row = 0) const noexcept {
@@ -54,7 +55,7 @@ class SqlSession {
   virtual void abandon() noexcept = 0;
   virtual int fd() const noexcept = 0;
 
-  // Returns whether the last call failed by an error of the server, and what helps against it.
+  // Return whether the server reported an error for the last call, and what helps against it.
   virtual bool has_server_error() const noexcept = 0;
   virtual Remedy remedy() const noexcept = 0;
   // Returns whether the session can be used after any error of a statement, not only after a

@@ -11,7 +11,8 @@ namespace dlock::zookeeper {
 
 inline constexpr std::array<std::string_view, 2> schemes{"zookeeper", "zk"};
 inline constexpr std::array<UrlItem, 3> items{{
-    {"auth_file"},  // first line scheme:credential; new nodes belong to this credential alone
+    // A file whose first line is scheme:credential. New nodes belong to this credential alone.
+    {"auth_file"},
     {"tick", UrlItem::duration, "", "", "", "the servers' tickTime, such as 2s"},
     {"tls", UrlItem::choice, "no", "no", "", "no: this dlock has no TLS for ZooKeeper"},
 }};

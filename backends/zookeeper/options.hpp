@@ -46,6 +46,6 @@ Listed listed_below(const Options&);
 std::optional<std::string> wrong_path(std::string_view path);
 
 std::string_view parent_of(std::string_view path);  // "/a" for "/a/b", "/" for "/a"
-std::string_view name_of(std::string_view path);    // of "/a/b": "b"
+std::string_view name_of(std::string_view path);    // "b" for "/a/b"
 
 }  // namespace dlock::zookeeper

@@ -11,9 +11,10 @@
 
 namespace dlock::zookeeper {
 
-// The data of a node, for people. The data of a permit's node also have its slot. The form:
+// The data of a node, for people. The data of a permit's node also contain the permit's slot. The
+// form:
 //   dlock1 ID TIMEOUT_US LIMIT SLOT IDENTITY[&run=END.LASTED_US]
-// ID is the beginning of the owner id. TIMEOUT is the timeout of the session (ttl and lock-delay).
+// ID is the beginning of the owner id. TIMEOUT is the timeout of the session (ttl plus lock-delay).
 // LIMIT and SLOT are `-` if there is none. END and LASTED describe the job that has ended while
 // --min-hold still keeps its lock.
 struct NodeRecord {
@@ -39,9 +40,9 @@ std::string start_text(const std::optional<RunStart>&);
 Result<std::optional<RunStart>> parse_start(std::string_view text, const std::string& where);
 
 // Curator writes this text into a holder's node to ask the holder to release. If a later holder's
-// node can have the same name (recipe ephemeral), dlock adds the token of the holder that is asked,
-// so that a late request asks no other holder. dlock's record stays at the end, where parse() finds
-// it.
+// node can have the same name (`names_recur`, recipe ephemeral), dlock adds the token of the holder
+// that is asked, so that a late request asks no other holder. dlock's record stays at the end,
+// where parse() finds it.
 inline constexpr std::string_view revoke_mark = "__REVOKE__";
 std::string revoke_text(FencingToken, bool names_recur, std::string_view data);
 bool is_revoked(std::string_view data, FencingToken, bool names_recur);

@@ -44,7 +44,7 @@ class Arena {
   }
 
   int stop_fd() const noexcept { return stop_.get(); }  // readable from Phase::over on
-  // readable: all_ready(), all_left(), fatal_error() or `violated` has changed
+  // Becomes readable when all_ready(), all_left(), fatal_error() or `violated` changes.
   int event_fd() const noexcept { return event_.get(); }
   // Returns false if all operations of --ops have begun: then do not begin another. `counts`:
   // whether this operation is measured. With --ops, operations of the warm-up do not count.
@@ -58,7 +58,8 @@ class Arena {
   void report_left();        // this client has ended
   void report_fatal(Error);  // no client can continue
   void report_error(Error);  // one operation failed
-  void report_violation();   // the ledger has seen an overlap or an inversion: ends the measurement
+  // The ledger has seen an overlap or an inversion (Ledger::Tally). This ends the measurement.
+  void report_violation();
   void count(Latency, Nanoseconds);
   void count_grant(unsigned client);
   void count_wait(Nanoseconds);
@@ -85,7 +86,7 @@ class Arena {
   std::atomic<std::uint64_t> requests_{0}, wakeups_{0};
   std::array<Histogram, latencies> latency_;
   std::vector<std::uint64_t> per_client_;
-  // Hand-offs or, in a scenario without hand-offs, acquisitions.
+  // Hand-offs in contended scenarios, renewals in scenario renew, otherwise acquisitions.
   std::shared_ptr<Timeline> timeline_ = std::make_shared<Timeline>();
   mutable std::mutex mutex_;
   std::optional<Error> fatal_, first_error_;

@@ -11,13 +11,14 @@ namespace dlock::bench {
 
 // A backend and a recipe, under the prefix of this run.
 struct Target {
-  // The family, "redis"; with a number if another URL has the same family, "redis#2".
+  // The family, such as "redis". If another URL has the same family, a number follows: "redis#2".
   std::string backend;
   std::string recipe;
   // The prefix of this target's keys, so that two recipes of one store use different keys.
   std::string tag;
   const Traits* traits = nullptr;
-  std::function<Duration(Duration ttl)> proven_of;  // null: subtract only the clock's drift
+  // As Traits::proven_of(). Null: the result is ttl - drift(ttl).
+  std::function<Duration(Duration ttl)> proven_of;
   // the server is on this host, and reached through the network stack
   bool loopback = false;
   // may be called by several threads at once
@@ -28,7 +29,7 @@ struct Plan : Measurement {
   std::vector<Target> targets;
   Duration ttl{30'000'000}, crash_ttl{5'000'000};
   Duration op_timeout{5'000'000}, connect_timeout{5'000'000};
-  bool bar = false;  // progress as one line that is redrawn, on a terminal
+  bool bar = false;  // show progress as one line that is redrawn, as on a terminal
   bool quiet = false;
 };
 

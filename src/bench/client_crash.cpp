@@ -44,7 +44,7 @@ Request request(const Plan& plan, const Target& target) {
   ::_exit(1);
 }
 
-// A child that dies with this object, and with this process.
+// A child process that is killed when this object is destroyed or this process ends.
 class Holder {
  public:
   // Blocks Ctrl-C in the child: the parent handles the signal, and kills the child.

@@ -25,7 +25,8 @@ struct Quantile {
 inline constexpr std::array<Quantile, 5> quantiles{
     {{"p50", 50'000}, {"p90", 90'000}, {"p99", 99'000}, {"p999", 99'900}, {"max", 100'000}}};
 
-// Returns the median: of an even number of values the mean of the middle two; 0 without values.
+// Returns the median. For an even number of values it is the mean of the two in the middle; without
+// values it is 0.
 double median(std::vector<double> values) noexcept;
 
 struct Figures : Ledger::Tally {
@@ -35,7 +36,7 @@ struct Figures : Ledger::Tally {
   std::string skipped;  // why nothing was measured
 
   double seconds = 0;
-  std::uint64_t grants = 0;    // in scenario renew: renewals
+  std::uint64_t grants = 0;    // in scenario renew, the number of renewals
   std::vector<double> rounds;  // grants_per_s of each repeat
   std::array<Histogram, latencies> latency;
   Nanoseconds rtt{};
@@ -57,23 +58,23 @@ struct Figures : Ledger::Tally {
   // Scenario renew: returns how many leases this number of clients can keep alive.
   std::optional<double> leases_kept() const noexcept;
   bool violated() const noexcept { return overlaps > 0 || inversions > 0; }
-  bool no_samples() const noexcept;  // returns whether it was measured, but has no sample
+  bool no_samples() const noexcept;  // returns whether a measurement was made, but has no sample
 };
 
 struct Report {
   std::int64_t began = 0;  // microseconds since 1970
   Host host;
-  std::vector<Figures> runs;  // by scenario, then by target, in the order asked for
+  std::vector<Figures> runs;  // by scenario, then by target, both in the order of the Plan
   // Each backend with the versions of its servers, if the servers report them.
   std::vector<std::string> servers;
   std::vector<std::string> notes;
-  std::vector<std::string> left;  // what could not be removed
+  std::vector<std::string> left;  // messages about keys that could not be removed
   int signal = 0;                 // the signal that ended the benchmark early; 0: none
   bool violated() const noexcept;
   bool without_samples() const noexcept;  // whether a run has no samples
 };
 
-// "41 210", "590", "3.4": three digits or more, with spaces between thousands.
+// "41 210", "590", "3.40": three digits or more, with spaces between thousands.
 std::string grouped(double number);
 std::string short_time(Nanoseconds n);  // "92.0µs", "1.21ms", "4.50s": three digits
 std::string ratio(double r);            // "4.2", "13", "1.0"

@@ -22,7 +22,7 @@ class Ledger {
   struct Tally {
     // Grants during a conflicting hold that had not passed its deadline.
     std::uint64_t overlaps = 0;
-    std::uint64_t inversions = 0;  // tokens that are too low
+    std::uint64_t inversions = 0;  // grants with a token that is too low
     // Holds that were past their own deadline when the next holder got the lock. They do not count
     // as overlaps.
     std::uint64_t late = 0;

@@ -19,7 +19,9 @@ std::string html_of(const Plan&, const Report&, std::string_view version);
 // figures that are left out here.
 struct Table {
   std::string title;
-  Row groups;  // shown above `head`; neighbours with the same text are merged; empty: no groups
+  // Texts above `head`, one for each column. Neighbours with the same text are merged. A column
+  // without a group has an empty text.
+  Row groups;
   Row head;
   std::vector<Row> rows;             // the first cell names the target
   std::vector<std::string> remarks;  // what was not measured, and what a comparison cannot show
@@ -27,7 +29,8 @@ struct Table {
 std::vector<Table> tables_of(const Plan&, const Report&);
 // Returns what was measured: "8 clients", "5s each after 1s warm-up", ...
 std::vector<std::string> settings(const Plan&);
-std::vector<std::string> verdict(const Report&);  // FAIL or PASS, with the reason
+// Returns lines that begin with FAIL, ERROR, note or PASS. Each line gives the reason.
+std::vector<std::string> verdict(const Report&);
 // Returns one sentence that compares, in each scenario, the fastest target with the next and the
 // slowest. Empty: there is nothing to compare, or the figures are invalid.
 std::string summary(const Plan&, const Report&);

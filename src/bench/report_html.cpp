@@ -202,7 +202,7 @@ std::string timeline(std::string_view title, const std::vector<Series>& all) {
 
 std::string charts(const Report& r, Scenario scenario) {
   std::vector<Series> all;
-  std::vector<std::string> names;  // each keeps its colour on the whole page
+  std::vector<std::string> names;  // each name has the same colour on the whole page
   for (const Figures& f : r.runs) {
     auto name = std::ranges::find(names, target_name(f));
     if (name == names.end()) name = names.insert(names.end(), target_name(f));

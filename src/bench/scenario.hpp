@@ -14,9 +14,9 @@ enum class Scenario {
   uncontended,  // each client has a key of its own
   handoff,      // all clients want one key
   shared,       // all clients want one key, and nine of ten requests are shared
-  limit,        // all clients want a permit; there are half as many as clients
+  limit,        // all clients want a permit; there are half as many permits as clients
   renew,        // each client keeps leases alive, as fast as it can
-  crash,        // the holder is killed with -9: how long until the waiter is granted the lock
+  crash,        // the time from the kill (-9) of the holder until the waiter is granted the lock
 };
 
 struct ScenarioInfo {

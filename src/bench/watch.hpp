@@ -7,10 +7,10 @@
 
 namespace dlock::bench {
 
-// While an object of this class exists, HUP, INT, QUIT and TERM, unless they were ignored, are
-// blocked, and make its descriptor readable. Threads that start meanwhile inherit the blocked
-// signals. The first signal ends the benchmark in an orderly way. The second signal ends the process
-// at once, because a store that hangs may delay the orderly end.
+// While an object of this class exists, it blocks HUP, INT, QUIT and TERM, except those that were
+// ignored. A blocked signal makes the object's descriptor readable. Threads that start meanwhile
+// inherit the blocked signals. The first signal ends the benchmark in an orderly way. The second
+// signal ends the process at once, because a store that hangs may delay the orderly end.
 class Signals {
  public:
   Signals();
@@ -36,7 +36,8 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  Duration every() const noexcept;  // zero: never
+  Duration every() const noexcept;  // how often to call show(); zero: never
+  // `since`: how long the measurement has lasted. `of`: how long it will last; zero: unknown.
   void show(const std::string& title, const Arena&, Nanoseconds since, Nanoseconds of);
   void report(const std::string& line);
   void clear();

@@ -141,7 +141,7 @@ run::Outcome command(int argc, char** argv, Options& options) {
     if (const auto done = print(json_of_answer(options, outcome)); !done)
       return failed(done.error());
   const run::Outcome end = outcome ? *outcome : failed(outcome.error());
-  // dlock may have sent no secret, because the secrets in the files are for another server
+  // Perhaps dlock sent no secret, because the secrets in the files are for another server.
   if (!end.by_signal && end.value == status_denied && options.verbosity == 0)
     if (const std::string text = unused_secrets(options); !text.empty()) say_warning(text);
   return end;

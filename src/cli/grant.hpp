@@ -33,9 +33,9 @@ std::string text_of_grant(Output, const std::vector<Lease>&, const Store&, Durat
 
 std::string_view mode_name(Mode) noexcept;  // "exclusive", "shared", "permit"
 
-// Returns the JSON output of renew, release and check: one object with the keys and "renewed",
-// "released", "revoked" or "valid". The value is null if the result is unknown; then "error" says
-// why. Returns "" for another command, and after a usage or configuration error.
+// Returns the JSON output of renew, release and check: one object with "keys" and the result. The
+// result is named "renewed", "released", "revoked" or "valid". If it is unknown, its value is null,
+// and "error" says why. Returns "" for another command, and after a usage or configuration error.
 std::string json_of_answer(const Options&, const Result<run::Outcome>&);
 
 }  // namespace dlock::cli

@@ -11,9 +11,9 @@ namespace dlock::cli {
 // extends the lease).
 enum class Keeping { dlock, keeper, nobody };
 
-// Makes a Plan, without what only run has: its command, the variables for the job, the grants of
-// outer runs and --watch-pid. Errc::usage: the recipe does not support the request, or the times do
-// not fit together.
+// Makes a Plan. The caller adds what only `run` has: the command, the variables for the job, the
+// grants of outer runs and --watch-pid. Errc::usage: the recipe does not support the request, or
+// the times do not fit together.
 Result<run::Plan> make_plan(const TakingOptions&, const Store&, Keeping);
 
 // Fills in a Plan's job and output.

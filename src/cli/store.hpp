@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From --backend and --recipe to an open Backend. Main thread only.
+// Opens the Backend that --backend and --recipe name. Main thread only.
 #pragma once
 #include <memory>
 #include <string>
@@ -20,19 +20,20 @@ struct Store {
   SecretFiles files;  // the files that the URL names
   Secrets secrets;
 
-  // "--backend" or "DLOCK_BACKEND": where the URL comes from, for errors that only prepare() finds
+  // For errors in the URL that are found later. called: where the URL comes from, such as
+  // "--backend" or "DLOCK_BACKEND". blame: the code of such an error.
   std::string called;
   Errc blame;
 
   Duration connect_timeout{};  // from the options, or from libpq's item in the URL
 
-  Opener open{};  // not for bench, which prepares each recipe itself
+  Opener open{};  // empty in bench, which prepares each recipe itself
 
   Result<Opener> prepare() const;
 };
 
-// Chooses backend and recipe. The order is: flag, URL item, environment, default. Errc::usage or
-// Errc::config, by the source of the wrong text.
+// Chooses backend and recipe. The order is: flag, URL item, environment, default. If a text is
+// wrong, the error is Errc::usage or Errc::config, which depends on the source of the text.
 Result<Store> choose_store(const StoreOptions&);
 
 // A chosen store that is open, for commands that send one request and end.
@@ -60,7 +61,7 @@ Result<std::vector<Key>> parse_keys(const CommonOptions&);
 
 struct Traced {
   std::string_view request;  // "release"
-  std::string key{};         // empty: all
+  std::string key{};         // empty: the request is about all keys
   std::optional<FencingToken> token{};
   std::optional<Owner> owner{};  // Only a prefix of the id is printed, because the id is a secret.
 };

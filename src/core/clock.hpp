@@ -26,7 +26,7 @@ struct Clock {
   }
 };
 
-// dlock may rely on a lease until this time, or must act before this time.
+// A time until which dlock may rely on a lease, or before which it must act.
 using Deadline = Clock::time_point;
 inline constexpr Deadline no_deadline = Deadline::max();
 

@@ -25,7 +25,8 @@ std::string format_duration(Duration d);
 // it is shown, and that value must not be too small.
 std::string format_duration_up(Duration d);
 
-// Rounds towards zero. `d` may be negative: the remaining time of a lease that has ended (inspect).
+// Rounds towards zero. `d` may be negative, as the remaining time of a lease that has ended is
+// (inspect).
 constexpr std::int64_t whole_milliseconds(Duration d) noexcept {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
 }

@@ -57,9 +57,9 @@ inline Error unexpected(const std::exception& e) {
 // TRY(name, expression): `expression` is a Result<T>. If it is an error, the enclosing function
 // returns that error; otherwise `name` is a T& that lives to the end of the block. The function
 // must return a Result, or a type to which a Result converts. TRY_VOID(expression) does the same,
-// but ignores the value. Both return the error unchanged. If its message must say more, write the
-// `if` yourself, and name the operation in the message. TRY is two declarations and an `if`, so it
-// cannot be the only statement of an unbraced `if`.
+// but ignores the value. Both return the error unchanged. If the message of the error must say
+// more, write the `if` yourself, and name the operation in the message. TRY is two declarations and
+// an `if`, so it cannot be the only statement of an unbraced `if`.
 #define TRY(name, ...)                                                   \
   auto name##_or_error = (__VA_ARGS__);                                  \
   if (!name##_or_error) return fail(std::move(name##_or_error.error())); \

@@ -52,8 +52,9 @@ struct Identity {
     bool operator==(const Process&) const = default;
   };
   std::optional<Process> process{};
-  // keeper: the background process of acquire --keep. nobody: acquire left the lock to the store,
-  // so no process reacts to release --revoke.
+  // Says what keeps the lock. process: the process that this Identity describes. keeper: the
+  // background process of acquire --keep. nobody: acquire left the lock to the store, so no process
+  // reacts to release --revoke.
   enum class KeptBy : std::uint8_t { process, keeper, nobody } kept_by = KeptBy::process;
 
   std::optional<ProgramEnded> ended{};

@@ -37,13 +37,15 @@ struct Lease {
   FencingToken token = 0;
   unsigned slot = 0;  // 0..limit-1 for a permit
   Deadline deadline = no_deadline;
-  // The lock lasts while this process lives, or another process that got `hold_fd` from it.
+  // The lock lasts while this process lives, or while another process lives that got
+  // Granted::hold_fd from this process.
   bool attached = false;
   // What another process needs, in addition to the owner, to renew or release a detached lease. It
   // is a secret, and part of the handle.
   std::string ticket{};
-  // ProgramEnded::encode(), or empty; for people who inspect the lock. A renewal writes it into the
-  // store's record, if the records of the recipe have room for it.
+  // How the program of the run ended (ProgramEnded::encode()), or empty. It is for people who
+  // inspect the lock. A renewal writes it into the store's record, if the records of the recipe
+  // have room for it.
   std::string ended{};
 };
 

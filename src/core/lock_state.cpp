@@ -9,8 +9,8 @@ namespace {
 // Counts the holders, and the waiters that would hold beside them if each took its turn now.
 struct Tally {
   std::size_t count = 0;
-  // The smallest limit of the waiters that were let in. If a later waiter runs, too, those waiters
-  // must still be able to hold.
+  // The smallest limit of the permit waiters that were let in. A later waiter may run only while
+  // `count` is below this limit, so that the permit waiters can all still hold.
   std::size_t room = SIZE_MAX;
   bool exclusive = false;
 
@@ -153,8 +153,8 @@ std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
   return tickets;
 }
 
-// Returns the earliest of these times: a holder ends; a waiter that may run loses its turn; the
-// first waiter that may not run expires, because the waiters behind it depend on it.
+// Returns the earliest time at which a holder ends, a waiter that may run loses its turn, or the
+// first waiter that may not run expires. (The waiters behind this waiter depend on it.)
 Micros LockState::free_at() const noexcept {
   Micros at = never;
   for (const Holder& h : holders) at = std::min(at, h.free_at());

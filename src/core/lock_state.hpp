@@ -29,8 +29,8 @@ struct LockState {
   struct Acquisition {
     Owner owner;
     Mode mode = Mode::exclusive;
-    unsigned limit = UINT_MAX;  // permit: the greatest number of holders, including this one
-    Micros ttl = never;         // never: attached; ends only by release, vanish or force_release
+    unsigned limit = UINT_MAX;  // for a permit: the greatest number of holders, including this one
+    Micros ttl = never;         // never: attached; only release, vanish or force_release ends it
     Micros delay = 0;           // lock-delay
     Micros patience = never;    // a waiter that sends nothing for this long is dropped
     // The new token is at least this. The value comes from a clock, so that tokens rise even if the
@@ -38,7 +38,8 @@ struct LockState {
     FencingToken token_floor = 0;
     bool wait = true;
     std::string meta;  // Identity::encode(); LockState does not read it
-    // The store may have lost its state: queue the owner, but grant nothing and invite nobody.
+    // Set it if the store may have lost its state. Then acquire() queues the owner, but grants
+    // nothing and invites nobody.
     bool queue_only = false;
   };
   struct Holder {
@@ -90,10 +91,10 @@ struct LockState {
   Answer acquire(const Acquisition&, Micros now);
 
   // Makes the lease end at now + ttl (`never` for an attached lock) and returns its token. nullopt:
-  // the lease is lost. It never revives a lease that has ended.
+  // the lease is lost. renew() never revives a lease that has ended.
   std::optional<FencingToken> renew(const Owner&, Micros ttl, Micros now);
 
-  // Records Lease::ended for people who inspect this holder.
+  // Records `ended` (Lease::ended) for people who inspect this holder.
   void note_end(const Owner&, std::string_view ended);
 
   // Removes the holder, without lock-delay. Returns whether the owner was a holder.
@@ -110,7 +111,7 @@ struct LockState {
   // a holder, its lock-delay begins now.
   bool vanish(std::uint64_t ticket, Micros now);
 
-  // Removes what has expired. Every other function that takes `now` calls it first.
+  // Removes what has expired. All other functions that take `now` call it first, except holder().
   void expire(Micros now);
 
   // Returns the tickets of the waiters that may run now and have not been invited yet, oldest

@@ -39,7 +39,8 @@ struct Handle {
   };
   std::vector<Other> others{};
 
-  // `all`: at least one lease, all acquired together. The first lease supplies owner and extra.
+  // `all`: one or more leases that were acquired together. The first lease supplies `owner` and
+  // `extra`.
   static Handle of(std::string_view family, std::string_view recipe, const std::vector<Lease>& all);
   // Returns a Lease with which a Backend can renew, release and check `key`.
   Lease lease(const Key& key) const;

@@ -78,7 +78,7 @@ std::string encoded(std::string_view text, std::string_view stay) {
 std::string redact_broken(std::string_view text) {
   const std::size_t slashes = text.find("//");
   const bool authority = slashes != text.npos;
-  const std::size_t from = authority ? slashes + 2 : text.find(':') + 1;  // no colon: 0
+  const std::size_t from = authority ? slashes + 2 : text.find(':') + 1;  // 0 without a colon
   std::string out{text.substr(0, from)};
   std::string_view rest = text.substr(from);
   if (const std::size_t at = rest.rfind('@'); at != rest.npos) {

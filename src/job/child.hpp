@@ -15,7 +15,7 @@ struct Child {
   struct How {
     char* const* environment;
     Entry::Signals signals;
-    pid_t group;          // its process group; 0: a new group
+    pid_t group;          // the child's process group; 0: a new group
     int error_pipe = -1;  // the child writes the errno of a failed exec here; -1: none
   };
   // If the first word has no '/', the constructor looks it up in PATH, as execvp(3) would do in the
@@ -26,9 +26,8 @@ struct Child {
   alignas(16) std::byte stack[32768];  // the child uses only the upper end
   const How how;
   const pid_t guard = ::getpid();
-  // The files that the child tries, in this order, and its arguments. Both end with nullptr.
-  const char* const* files;
-  char* const* words;
+  const char* const* files;  // the files that the child tries, in this order; nullptr ends them
+  char* const* words;        // the arguments of the child; nullptr ends them
   // The arguments of the shell, which the child executes for a file that is no program and has no
   // #! line. The child sets the second argument, because only the child knows which of `files` it
   // is executing.

@@ -82,11 +82,11 @@ struct PreexistingProcesses {
   // `children` is filled.
   explicit PreexistingProcesses(pid_t guard);
 
-  // false: /proc does not list our children here, so dlock could not find orphans.
+  // If `children` is false, /proc does not list our children, so dlock could not find orphans.
   OwnChildren children;
   // Our children (`sleep 99 & exec dlock ...`) and their descendants, which may become our
   // children. dlock must not kill any of them.
-  std::vector<ProcessId> before;  // start 0: not shown in /proc
+  std::vector<ProcessId> before;  // ProcessId::start is 0 if /proc does not show the process
   Fd tty;                         // /dev/tty, if there is a controlling terminal
 };
 

@@ -41,7 +41,7 @@ struct JobStopped {
 };
 struct JobContinued {};
 // The program ended, but descendants still live. left: some of these descendants, each a child of
-// the guard; 0 ends a shorter list.
+// the guard. If there are fewer than 8, a 0 follows the last.
 struct JobExited {
   int status;
   std::array<pid_t, 8> left{};

@@ -97,7 +97,7 @@ void Guard::run() {
     arm_backstop();
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
     if (!alive && (job_ > 0 || !channel_.open())) leave();
-    // If no process is left, the last message reports the status.
+    // If no process is left, leave() does not return, and its last message reports the status.
     if (job_lived && !leader_alive_) report_exit();
   }
 }

@@ -81,8 +81,8 @@ class Guard {
   const JobOptions& options_;
   const GuardedLock lock_;
   InnerHolds& inner_;
-  // A copy, because the original memory now contains our process title. The copy must not change
-  // before a child's exec, because the child shares our memory (start_child).
+  // A copy of the job's command, because the original memory now contains our process title. The
+  // copy must not change before a child's exec, because the child shares our memory (start_child).
   std::vector<std::string> command_;
   std::optional<Child> job_child_, helper_child_;
   std::string changes_;  // the changes to the environment

@@ -102,9 +102,9 @@ void InnerHolds::watch(std::vector<pollfd>& out) const {
   if (listener_) out.push_back({listener_.get(), POLLIN, 0});
 }
 
-// If an inner guard has closed its end of a socket that we hold, there are two cases. Its job is
-// dead, and it has read the duplicates: drop the socket. Or the inner guard itself died, and the
-// duplicates are still there: keep the socket.
+// If an inner guard has closed its end of a socket that we hold, there are two cases. If the guard
+// has read the duplicates from the socket, its job is dead: drop the socket. If the duplicates are
+// still there, the guard itself has died: keep the socket.
 void InnerHolds::serve() {
   if (is_full_) is_full_ = is_nearly_full();
   std::vector<pollfd> ready;

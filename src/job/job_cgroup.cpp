@@ -68,7 +68,7 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
 // its job yet, its cgroup is empty and gets removed, and its job runs without a cgroup.
 void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
-  if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // there is none
+  if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // no cgroup below ours
   for (const std::string& name : names_in(own, DT_DIR)) {
     std::string_view there = name;
     if (!there.starts_with(prefix)) continue;
@@ -94,7 +94,7 @@ JobCgroup JobCgroup::create(pid_t guard) {
       !(errno == EEXIST && ::rmdir(path) == 0 && ::mkdir(path, 0755) == 0))
     return c;
   c.open();
-  if (c.kill_) return c;  // since Linux 5.14
+  if (c.kill_) return c;  // cgroup.kill exists since Linux 5.14
   ::rmdir(path);
   return {};
 }

@@ -9,8 +9,9 @@ namespace dlock::run {
 
 // A cgroup v2 for the job, below dlock's own cgroup, if dlock may create one. Its cgroup.kill ends
 // every member at once, even of a job that forks without end; no loop over pids can guarantee that.
-// Without a cgroup the guard sweeps the tree. After any failure the object is empty; that is not an
-// error. The guard uses the cgroup; when the guard is dead, dlock uses it.
+// Without a cgroup the guard kills its children again and again, until the tree is dead. After any
+// failure the object is empty; that is not an error. The guard uses the cgroup; when the guard is
+// dead, dlock uses it.
 class JobCgroup {
  public:
   // Creates the cgroup. Its name contains the pid of the guard, so that dlock can find the cgroup

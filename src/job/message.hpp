@@ -66,8 +66,9 @@ class Channel {
   // Sends one message with its payload and descriptors. The channel does not keep it for flush().
   // If one message cannot carry all descriptors, HoldFds messages carry the first ones ahead of it.
   // Returns 0 or an errno: EAGAIN if the peer has not read earlier messages, EPIPE or ECONNRESET if
-  // the peer is dead, ETOOMANYREFS if too many descriptors of this user are in sockets, EMSGSIZE.
-  // If an error may be temporary, send_with() retries for a fifth of a second at most.
+  // the peer is dead, ETOOMANYREFS if too many descriptors of this user are in sockets, EMSGSIZE if
+  // the message is too long. If an error may be temporary, send_with() retries for a fifth of a
+  // second at most.
   int send_with(const Message&, std::string_view payload, const std::vector<int>& fds);
 
   // A received message. A payload longer than max_payload is cut, and `is_truncated` is set.

@@ -43,7 +43,7 @@ class TerminalModes {
  public:
   explicit TerminalModes(int tty);  // -1: no terminal
   bool terminal_is_gone() const;    // whether the terminal hung up
-  void restore() const;             // only while dlock is in its foreground
+  void restore() const;             // does nothing unless dlock is in the terminal's foreground
 
  private:
   int tty_;

@@ -41,7 +41,7 @@ inline constexpr std::size_t most_attached = 253;  // the SCM_MAX_FD of the kern
 // The control data of one message. It must live as long as the msghdr that points to it.
 class Attached {
  public:
-  // For sending: attaches at most `most_attached` descriptors.
+  // For sending: attaches `count` descriptors, which must not be more than `most_attached`.
   void put(msghdr& h, const int* fds, std::size_t count) {
     if (count == 0) return;
     std::memset(control_, 0, sizeof control_);

@@ -53,12 +53,13 @@ class Announcer {
   // About the wait.
   WaitLine wait_line_;
   bool has_reported_waiting_ = false;
-  // Since when requests fail; no_deadline: the last report was a reply of the store.
+  // failing_since_: since when requests fail; no_deadline: the last report was a reply of the
+  // store. next_failing_: when a failure may be shown again.
   Deadline failing_since_ = no_deadline, next_failing_{};
   Waiting answer_{};  // the store's last reply
   std::string no_answer_;
 
-  std::string reason_;    // the Keeper's last reason, for the final message
+  std::string reason_;    // why the lock was lost or not released, as the Keeper reported it
   bool failing_ = false;  // the last renewal failed
   bool expired_ = false;
 };

@@ -72,7 +72,8 @@ class Output {
  private:
   void remember(const Owner&);
   bool skips_silently() const;
-  std::string key_in_the_way(const std::string& other) const;  // `other` or key(), safe to print
+  // Returns `other`, safe to print; if `other` is empty, returns key().
+  std::string key_in_the_way(const std::string& other) const;
   void message(const char* level, std::string_view line);
 
   const Plan& plan_;

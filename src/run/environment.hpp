@@ -23,7 +23,7 @@ Variables grant_variables(const Traits&, const Lease&, const Handle&, Duration t
 // of the keys.
 std::string job_environment(const Plan&, const std::vector<Lease>&, pid_t guard);
 
-// Returns the grants that DLOCK_GRANTS lists and whose guard is an ancestor of this process. The
+// Returns the grants in DLOCK_GRANTS that have an ancestor of this process as their guard. The
 // caller must ask the store whether they are still in force. Unreadable and foreign entries are
 // ignored: dlock is then an ordinary contender. Call it while there is only one thread.
 std::vector<InheritedGrant> inherited_grants();

@@ -28,9 +28,9 @@ struct WaitBegan {
 struct StillWaiting {
   Waiting reply;
 };
-// The store gave no usable reply, and the Keeper asks it again. reached: the store replied that it
-// grants nothing now, for example in its grace period after a restart. Otherwise the store is
-// unreachable, or its reply is malformed.
+// The store gave no usable reply, and the Keeper asks it again. If `reached` is set, the store
+// replied that it grants nothing now, for example in its grace period after a restart. Otherwise
+// the store is unreachable, or its reply is malformed.
 struct NoAnswer {
   bool reached = false;
   std::string why{};
@@ -132,7 +132,8 @@ namespace action {
 // Start the job, with Policy::deadlines(), the environment and the descriptors whose last close
 // would end the lock.
 struct StartJob {};
-// Send Policy::deadlines(), as they are after the step. SendSignal and SignalTree carry them, too.
+// Send Policy::deadlines(), as they are after Policy::step(). SendSignal and SignalTree carry the
+// deadlines, too.
 struct SendDeadlines {};
 // Signal the job's process group.
 struct SendSignal {

@@ -31,16 +31,17 @@ class StdinEnd {
 };
 
 struct JoblessHold {
-  // Passes the grant on; false: release the lock.
+  // Passes the grant on. False: the grant was not passed on, so the lock must be released.
   std::function<bool(const std::vector<Lease>&)> pass_on;
-  std::optional<StdinEnd> stdin_end{};  // --hold
-  int watch = -1;                       // a pidfd; readable: the process has ended
-  int listener = -1;                    // listen_as_keeper()
+  std::optional<StdinEnd> stdin_end{};  // set with --hold
+  int watch = -1;                       // a pidfd; the end of that process ends the hold; -1: none
+  int listener = -1;                    // the socket of listen_as_keeper(); -1: none
   int caller_link =
-      -1;  // during the wait: readable when the process that waits for the grant has ended
+      -1;  // polled during the wait: readable when the process that waits for the grant has ended
   std::optional<KeeperRequest> release_request{};  // a request that released() answers
 
-  // Returns the descriptors to poll for a request to end the wait or, with `owner`, the hold.
+  // Returns the descriptors to poll. Without `owner` they show a request to end the wait, and with
+  // `owner` a request to end the hold.
   std::array<pollfd, 4> descriptors(const std::optional<Owner>& owner) const;
   // Reads the descriptors that are ready. If anybody asks dlock to end, it returns the outcome. It
   // waits for a slow request on the listener (next_request).

@@ -27,8 +27,8 @@ class Keeper {
   ~Keeper() = delete;
   // Tries once on the caller's thread, before any other thread exists. Returns whether the lock was
   // granted. Only for recipes whose store is this machine, because there a try takes microseconds.
-  // If the lock was not granted, start() continues with the wait. If it was, start() begins to
-  // renew; a job that ends before start() needs no thread.
+  // If the lock was not granted, start() continues with the wait. If the lock was granted, start()
+  // begins to renew it; a job that ends before start() needs no thread.
   bool try_now();
   const FailedCall& failed() const noexcept { return failed_; }
   // Starts the thread, which continues where try_now() ended. If no thread is available, an event
@@ -98,9 +98,9 @@ class Keeper {
   bool started_ = false;
 
   // Before start() the main thread uses the members below; after it only the Keeper's thread does.
-  Request attempt_;  // the plan's request; a new owner after an undo (lease.hpp)
+  Request attempt_;  // the plan's request; after an undo it has a new owner (lease.hpp)
   std::unique_ptr<Backend> backend_;
-  Health health_;           // after the last request
+  Health health_;           // of the Backend, after the last request
   std::size_t warned_ = 0;  // how many of the Backend's warnings were printed
   std::unique_ptr<Waiter> waiter_;
   std::optional<Lease> lease_;
@@ -114,9 +114,9 @@ class Keeper {
 };
 
 // The intervals at which the Keeper asks the store and reports its reply.
-inline constexpr Duration first_report{500'000};  // when the user learns that dlock waits
+inline constexpr Duration first_report{500'000};  // after it the user learns that dlock waits
 inline constexpr Duration redrawn_report = std::chrono::seconds{1};  // on a terminal
-inline constexpr Duration quiet_report = std::chrono::minutes{10};
+inline constexpr Duration quiet_report = std::chrono::minutes{10};   // if no line is due earlier
 inline constexpr Duration first_retry{100'000}, last_retry = std::chrono::seconds{2};
 
 inline Duration until(Deadline t) { return std::chrono::duration_cast<Duration>(t - Clock::now()); }

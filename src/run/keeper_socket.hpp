@@ -15,17 +15,17 @@
 
 namespace dlock::run {
 
-// The keeper's answer. unknown: it does not know the state of the lock.
+// The keeper's answer. unknown: the keeper does not know the state of the lock.
 enum class KeeperAnswer { done, not_held, unknown };
 
 // The address of a keeper, detailed enough to tell a dead keeper from an unreachable one. An
 // abstract socket is visible in one network namespace only, and a pid in one PID namespace only.
 // Both exist only during one boot of one machine.
 struct KeeperAddress {
-  std::string name;           // of the socket
-  std::string boot{};         // the id of the boot, 16 hex digits; empty: not known
-  std::uint64_t network = 0;  // namespaces, by inode; 0: not known
-  std::uint64_t processes = 0;
+  std::string name;             // of the socket
+  std::string boot{};           // the id of the boot, 16 hex digits; empty: not known
+  std::uint64_t network = 0;    // the inode of its network namespace; 0: not known
+  std::uint64_t processes = 0;  // the inode of its PID namespace; 0: not known
   pid_t pid = 0;
 
   static KeeperAddress of_this_process(std::string name);

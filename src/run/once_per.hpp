@@ -20,10 +20,10 @@ struct OncePer {
   // For people: "day, time zone Asia/Tokyo".
   std::string described() const;
 
-  // Returns whether a job may start now. With a duration: if the last start was at least that
-  // duration ago, minus a slack of min(period/10, 1 min). With a calendar: if the last start was in
-  // another hour, day, week (from Monday) or month, in the time zone of TZ. False if the last start
-  // is in the future: see ahead().
+  // Returns whether a job may start now. With a duration, it may if the last start was at least
+  // that duration ago, minus a slack of min(period/10, 1 min). With a calendar, it may if the last
+  // start was in another hour, day, week (from Monday) or month, in the time zone of TZ. False if
+  // the last start is in the future: see ahead().
   bool due(const RunStarts&) const;
 
   // Returns how far the last start is in the future, or 0. If the result is above 0, the store's

@@ -28,13 +28,13 @@ struct OutputOptions {
 // The options of a run, as the command line gave them. cli/options fills them in.
 struct RunOptions : JobOptions {
   std::optional<Duration> wait;  // nullopt: for ever; zero: one try
-  // If this many others wait already, the lock counts as busy. Only if Traits::fifo.
+  // If this many others wait already, the lock counts as busy. Set only if Traits::fifo is true.
   std::optional<int> max_waiters;
   int conflict_status = 75;         // -E
   Duration splay{};                 // the first request is delayed by a random part of this
-  std::optional<OncePer> once_per;  // only if Traits::starts
-  bool again = false;               // --once-per: start even if not due; record the start
-  bool until_success = false;       // --once-per: a command that failed does not count
+  std::optional<OncePer> once_per;  // set only if Traits::starts is true
+  bool again = false;               // with --once-per: start even if not due, and record the start
+  bool until_success = false;       // with --once-per: a command that failed does not count
 };
 
 struct Plan : RunOptions {
@@ -51,8 +51,8 @@ struct Plan : RunOptions {
 
   // The job.
   std::string id;                         // a random id; nested runs read it from DLOCK_RUNS
-  bool publish_id = true;                 // false: --no-env
-  bool publish_environment = true;        // all other DLOCK_*; false: --no-env, fence
+  bool publish_id = true;                 // sets DLOCK_RUNS; false with --no-env
+  bool publish_environment = true;        // sets other DLOCK_*; false with --no-env and in fence
   std::vector<InheritedGrant> inherited;  // the grants of the dlocks around this one
   // Where the locks are, for DLOCK_GRANTS. A nested dlock compares it with the place of its own
   // locks.

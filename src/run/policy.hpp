@@ -28,12 +28,14 @@ class Policy {
         watchdog_(plan.timing.margin) {}
 
   Actions step(const Event&, Deadline now);
-  Deadline wake_at() const noexcept;  // no_deadline: only events matter
+  Deadline wake_at() const noexcept;  // when the next Tick is due; no_deadline: never
   const GuardDeadlines& deadlines() const noexcept { return when_; }
   bool waiting() const noexcept { return phase_ == Phase::waiting; }
-  bool holding() const noexcept { return phase_ == Phase::holding; }  // holds, without a job
+  // Returns whether dlock holds the lock without a job.
+  bool holding() const noexcept { return phase_ == Phase::holding; }
   bool over() const noexcept { return phase_ == Phase::over; }
-  bool may_stop() const noexcept;  // no pending work: dlock may stop with the job
+  // Returns whether dlock has no pending work, so that it may stop together with the job.
+  bool may_stop() const noexcept;
   // Returns whether members of the job still live and the guard goes on without dlock.
   bool abandoned() const noexcept { return gave_up_; }
   // Returns whether dlock ended the job, which may have left the terminal in another mode.
@@ -121,7 +123,8 @@ class Policy {
   Deadline deadline_ = no_deadline;  // when the lease ends
   Deadline granted_at_ = no_deadline, hold_until_ = no_deadline;
   Deadline max_run_at_ = no_deadline;
-  Deadline step_by_ = no_deadline;    // the end of the current phase
+  // When the current phase ends. In Phase::own_sweep: when the next SweepOwn is due.
+  Deadline step_by_ = no_deadline;
   Duration sweep_pause_{};            // before the next SweepOwn
   Deadline notice_at_ = no_deadline;  // when the user gets a list of the remaining members
   Deadline ended_at_{};               // when the last ending signal came

@@ -155,7 +155,8 @@ void Supervisor::step(const Event& e, Deadline now) {
 // One race remains:
 // 1. dlock checks for a CONT.  2. The user's CONT comes.  3. dlock makes its stop pending, which
 //    drops that CONT. Then dlock stays stopped until the next CONT.
-//    (A SIGSTOP is never pending, so with SIGSTOP the CONT of step 2 may also be the guard's.)
+//    (A SIGSTOP is never pending. So dlock reads the guard's messages before it sends itself
+//    SIGSTOP. A CONT of the guard that comes between the two is dropped in the same way.)
 void Supervisor::stop() {
   announcer_.clear_line();
   output_.flush(100ms);

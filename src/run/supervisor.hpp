@@ -70,13 +70,13 @@ class Supervisor {
   Metrics& metrics_ = *new Metrics(plan_);
   Policy policy_;
   std::vector<Lease> leases_;
-  std::vector<Fd> holds_;             // only until the guard has them
+  std::vector<Fd> holds_;             // Acquired::holds; empty after they went to the guard
   InnerHolds& inner_;                 // keeps the locks of runs in the job if the guard dies
   JoblessHold* const hold_;           // null: there is a job
   Deadline thread_at_ = no_deadline;  // when the Keeper gets its thread
   bool guard_reaped_;                 // true also if there is no guard
   std::uint64_t guard_started_ = 0;   // clock ticks since boot; known when the guard is dead
-  int stop_by_ = 0;                   // the signal to stop ourselves with at the end of this turn
+  int stop_by_ = 0;                   // the signal to send ourselves at the end of this turn
   Outcome outcome_{};
 };
 

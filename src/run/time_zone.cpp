@@ -88,8 +88,8 @@ std::string_view given() {
 
 Result<void> check_time_zone() {
   const std::string_view zone = given();
-  // localtime(3) uses UTC for an unknown zone. For these names that is right, and images without
-  // tzdata use them.
+  // localtime(3) uses UTC for an unknown zone. For these names UTC is right, and container images
+  // without tzdata use these names.
   constexpr std::string_view utc[] = {"", "UTC", "GMT", "Etc/UTC", "Etc/GMT"};
   if (std::ranges::find(utc, zone) != std::end(utc)) return {};
   if (is_zone_file(zone) || PosixZone(zone).valid()) return {};

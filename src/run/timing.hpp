@@ -41,7 +41,7 @@ Result<Timing> plan_timing(const TimingOptions&, Duration proven, EndsBy);
 
 // Returns when to renew a lease that lasts until `deadline`: renew_every after the request for the
 // lease was sent. The function finds the time of that request from `deadline`. But the result is at
-// least an eighth of renew_every from now, and at most renew_every. The upper limit matters if the
+// least renew_every / 8 from now, and at most renew_every from now. The upper limit matters if the
 // deadline is later than `proven` predicts: a new session of ZooKeeper is known to last for its
 // whole timeout, but the next renewal may prove only `proven`.
 Deadline next_renewal(const Timing&, Deadline deadline, Deadline now) noexcept;

@@ -75,8 +75,8 @@ class WaitEnd {
     return limited() || reached_ ? until() : later(began_, rules_.connect);
   }
 
-  // For a wait that is over. true: the store says that the lock was busy to the end. false: no
-  // reply is recent enough.
+  // Call it when the wait is over. True: the store says that the lock was busy to the end. False:
+  // no reply is recent enough.
   bool busy() const noexcept {
     constexpr auto rounding = std::chrono::milliseconds{1};
     return limited() && answered_ >= over_at() - last_query - rounding;

@@ -32,13 +32,13 @@ struct Granted {
   int hold_fd = -1;
   // Readable if the lock has changed (forced release, revocation): call renew() at once. -1: none.
   int alarm_fd = -1;
-  // If several keys were acquired together: the leases of all keys but the first, and the open
-  // files of all keys.
+  // If several keys were acquired together, the leases of all keys but the first.
   std::vector<Lease> more_leases{};
+  // If several keys were acquired together, the open files of all keys (as hold_fd).
   std::vector<int> more_holds{};
 };
 struct Waiting {
-  std::size_t ahead = 0;             // the number of waiters ahead; unknown: 0
+  std::size_t ahead = 0;             // the number of waiters ahead; 0 if unknown
   std::optional<HolderView> holder;  // one of the holders that block this request
   // What else blocks the request, for people: "the server restarted 12s ago; grants resume in 48s".
   std::string why{};
@@ -77,7 +77,7 @@ struct Kept {
 struct Lost {
   std::string why;
 };
-using Renewal = std::variant<Kept, Lost>;  // an Error: the outcome is unknown; nothing changes
+using Renewal = std::variant<Kept, Lost>;  // an Error: the outcome is unknown; the deadline stays
 
 enum class Released { yes, was_not_held };
 enum class Validity { valid, stale };
@@ -175,7 +175,8 @@ class Backend {
   // Returns `valid` if this grant is in force now.
   virtual Result<Validity> check(const Key&, const GrantId&) = 0;
 
-  // The same for the grant of an outer run. `dlock` is the process of that run, or 0.
+  // Does the same as check() for the grant of an outer run. `dlock` is the process of that run, or
+  // 0.
   virtual Result<Validity> check_outer(const Lease& outer, [[maybe_unused]] pid_t dlock) {
     return check(outer.key, outer.owner);
   }
@@ -197,8 +198,8 @@ class Backend {
   // --once-per: reads the record of the last start. Errc::usage if Traits::starts is false.
   virtual Result<RunStarts> starts(const Key&);
   // If the lease is in force and the change fits the record, makes the change; otherwise changes
-  // nothing. Other holders may record a start between starts() and this call. After an Error:
-  // repeat.
+  // nothing. Other holders may record a start between starts() and this call. After an Error,
+  // repeat the call.
   virtual Result<UpdateResult> note_start(const Lease&, const RunStartUpdate&);
 
   // Removes all data of the key, also its newest token. A missing key is not an error. Call it only

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a URL to a Backend: what each family of stores offers, and how dlock chooses a family. The
-// main thread judges a URL (choose(), prepare()) before any other thread starts; an Opener may run
-// on the Keeper's thread. Everything else is constant data and functions without state.
+// Describes what each family of stores offers, chooses the family for a URL, and makes a Backend.
+// The main thread judges a URL (choose(), prepare()) before any other thread starts; an Opener may
+// run on the Keeper's thread. Everything else is constant data and functions without state.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -21,7 +21,7 @@ struct Secrets {
   std::string password{};
   std::string auth{};                        // ZooKeeper: scheme:credential
   std::string password_file{}, auth_file{};  // the files that contain these secrets; empty: none
-  // For sentinels; empty: as for `password`.
+  // For sentinels. If sentinel_password is empty, sentinels get the login of the servers.
   std::string sentinel_password{}, sentinel_password_file{};
   std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: use the URL items of these names
   std::string tls_name{};     // the name in the server's certificate; empty: use the URL item
@@ -50,14 +50,14 @@ struct Access {
 // these rows. A test compares them with the store's manual page.
 struct UrlItem {
   enum Type { text, yes_no, number, duration, choice, identifier, host };
-  std::string_view names;  // "tls_ca tls_cert tls_key"; `where.`: every `where.NAME`
+  std::string_view names;  // "tls_ca tls_cert tls_key"; "where." means every where.NAME
   Type type = text;
   // For a number: the greatest value, "1000". For a duration: the least value, "1s"; empty means
   // any duration above 0. For a choice: the values, "named poll".
   std::string_view range{};
   std::string_view usual{};    // the default value; empty: none
   std::string_view recipes{};  // the recipes with this item, "lease insert"; empty: all
-  std::string_view allowed{};  // the allowed values, for a refusal; empty: by the type
+  std::string_view allowed{};  // what a refusal calls the allowed values; empty: a text by type
   // Not empty: only a URL with a unix socket may have the item. For other URLs the text says where
   // the value belongs: "/DB behind the host".
   std::string_view elsewhere{};
@@ -92,8 +92,8 @@ struct BackendFactory {
   std::string_view note{};                 // for --version: "no TLS, no SASL"
   Access (*access)(const Url&) = nullptr;  // nullptr: this family cannot use Secrets
   // Returns what a first lock would create at a place that the user named; empty: nothing. The user
-  // should know, because the name may be misspelt. `locks`: the command takes a lock, and will
-  // itself report a place that it cannot create.
+  // should know, because the name may be misspelt. `locks`: the command takes a lock. Then the
+  // result is empty if the place cannot be created, because the command itself will report this.
   std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
   // Rewrites URL forms of other clients of this store into the form that dlock knows. Forms that it
   // does not know stay unchanged, and prepare() refuses them.

@@ -110,7 +110,7 @@ class FenceFile final : public Backend {
   const std::string path_;
   const FencingToken token_;
   const int interrupt_fd_;
-  Fd file_;  // the token of the grant
+  Fd file_;  // a lock on this file is the grant
 };
 
 class FenceWaiter final : public Waiter {

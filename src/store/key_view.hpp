@@ -45,7 +45,7 @@ struct KeyView {
   FencingToken fence = 0;           // the newest token that was granted
   std::vector<HolderView> holders;  // holders that have ended come last
   std::vector<WaiterView> waiters;  // in queue order
-  bool waiters_known = true;        // false: this recipe cannot know
+  bool waiters_known = true;        // false: nobody knows the waiters
   std::vector<std::string> notes;   // remarks about this record, for people
   // Not empty: why there may be holders that are not in `holders`. Then an empty `holders` does not
   // mean that the key is free.

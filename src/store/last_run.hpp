@@ -13,7 +13,7 @@ namespace dlock {
 
 struct LastRun {
   FencingToken token = 0;
-  std::int64_t ended = 0;  // the release, by the store's clock in microseconds since 1970
+  std::int64_t ended = 0;  // the time of release, by the store's clock in microseconds since 1970
   RunEnd end;
   std::int64_t started = 0;  // the time of the grant, by the same clock
   Identity who;

@@ -31,7 +31,8 @@ class Several final : public Wrapped {
   Result<Released> release(const Lease&, std::optional<RunEnd> end) override {
     return release_all(end);
   }
-  // Returns the key for which this Backend waits now, so that people see the holder that blocks it.
+  // Inspects the key for which this Backend waits now, so that people see the holder that blocks
+  // the wait.
   Result<std::optional<KeyView>> inspect(const Key& key) override {
     return inner_->inspect(taken_.size() < order_.size() ? order_[taken_.size()] : key);
   }
@@ -61,7 +62,7 @@ class Several final : public Wrapped {
   const std::vector<Key> keys_;
   std::vector<Key> order_;
   std::vector<Taken> taken_;  // the held keys, in the order of order_
-  std::vector<Lease> owed_;   // of an earlier attempt: the store did not confirm their release
+  std::vector<Lease> owed_;   // leases of an earlier attempt, whose release was not confirmed
   bool missed_ = false;       // a released key was no longer held
   std::optional<RunStart> newest_start_;  // what starts() returned: the newest of read_starts_
   std::map<std::string, std::optional<RunStart>> read_starts_;  // by key

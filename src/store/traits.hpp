@@ -20,7 +20,7 @@ enum class Liveness {
   // A connection: the lock ends with it, or some time after the server last received data.
   connection,
   session,  // a session of a server, which can outlive its connections
-  lease,    // only time
+  lease,    // only time: the lease expires
 };
 
 // The features of a recipe. dlock asks the Traits what a recipe can do, and never the type of a
@@ -30,8 +30,8 @@ struct Traits {
   std::string_view recipe;  // "lease"
   Liveness liveness = Liveness::lease;
   bool fifo = false;      // grants in order of arrival
-  bool shared = false;    // Mode::shared
-  bool permits = false;   // Mode::permit
+  bool shared = false;    // serves Mode::shared
+  bool permits = false;   // serves Mode::permit
   bool detached = false;  // a lease can outlive the process that took it
   bool lock_delay = false;
   bool wakes = false;  // waiters sleep until it is their turn; false: they poll
@@ -53,7 +53,7 @@ struct Traits {
   }
 };
 
-// A recipe of dlock's own can do everything.
+// Returns the Traits of a recipe of dlock's own, which can do everything.
 constexpr Traits native_traits(std::string_view family, std::string_view recipe,
                                std::string_view weakness, Liveness liveness = Liveness::lease) {
   return {.family = family,

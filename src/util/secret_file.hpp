@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of passwords, credentials and private keys: checks who may have written or replaced them,
-// and who may read them. Any thread may call these functions. The rules:
+// Reads passwords and credentials from files. Checks who may have written or replaced these files
+// and files of private keys, and who may read them. Any thread may call these functions. The rules:
 //
 // * A file of the user must be closed to everybody else.
 // * If the user cannot write to a file of root, a platform has mounted it (Kubernetes, Docker,

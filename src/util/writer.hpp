@@ -45,7 +45,8 @@ class Writer {
   std::deque<Line> lines_;
   std::size_t bytes_ = 0;
   std::uint64_t dropped_ = 0;
-  std::set<int> failed_;  // descriptors that on_failure got; only for the writer's thread
+  // the descriptors for which on_failure was called; only the writer's thread uses them
+  std::set<int> failed_;
   bool started_ = false, busy_ = false;
 };
 

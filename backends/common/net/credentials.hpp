@@ -17,7 +17,8 @@ class Credentials {
   Credentials& operator=(const Credentials&) = delete;
 
   Result<void> load();  // Errc::config: a TLS file cannot be used
-  // valid as long as this object
+  // null: the options have no TLS, or load() has not succeeded. The context is valid as long as
+  // this object exists.
   const TlsContext* tls() const noexcept { return tls_ ? &*tls_ : nullptr; }
 
   unsigned version() const noexcept { return version_; }
@@ -28,7 +29,8 @@ class Credentials {
  private:
   LoginOptions& options_;
   std::optional<TlsContext> tls_;
-  std::string tls_files_;  // identity and age of the files
+  // device, inode, size and times of the TLS files; newer_than() notices a change by them
+  std::string tls_files_;
   unsigned version_ = 0;
 };
 

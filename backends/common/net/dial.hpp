@@ -12,13 +12,13 @@
 
 namespace dlock {
 
-// After this silence dlock tries the next address, or server (RFC 8305).
+// If an address or a server is silent for this long, dlock tries the next one (RFC 8305).
 inline constexpr Duration silence_before_next = std::chrono::milliseconds{250};
 
 // Connects to a host without blocking. It tries the next address when an address has failed or been
 // silent for a moment, and uses the first address that connects. Each Dial looks the name up again.
-// The socket is non-blocking and close-on-exec, with TCP_NODELAY, keepalive and TCP_USER_TIMEOUT
-// (`silence`).
+// The socket is non-blocking and close-on-exec, with TCP_NODELAY, keepalive and TCP_USER_TIMEOUT,
+// which is set to `silence`.
 class Dial {
  public:
   // `first`: the index of the address to try first; it wraps around.
@@ -28,7 +28,7 @@ class Dial {
   // events() happen on fd(), and no later than patience(). Errc::unavailable, Errc::denied or
   // Errc::usage: no address can be used.
   Result<Fd> step(Deadline now);
-  // Call it if the connection is useless: the next step() then tries the next address.
+  // Call it if the socket from step() is useless: the next step() then tries the next address.
   void refused(Error why);
   std::size_t untried() const noexcept { return addresses_.size() - next_; }
   int fd() const noexcept;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TLS as a codec from bytes to bytes. It has no socket, deadline or poll(2); Transport has these.
 //
-// TLS is always 1.2 or newer, sends the name (SNI), and never falls back to plain text. It verifies
-// the server's chain and name, unless TlsOptions::verify asks for less.
+// TLS is always 1.2 or newer, sends the server's name (SNI), and never falls back to plain text. It
+// verifies the server's chain and name, unless TlsOptions::verify asks for less.
 #pragma once
 #include <memory>
 #include <string>

@@ -52,7 +52,7 @@ Result<bool> Transport::step_tls(Deadline now) {
     return open;
   }
   const auto done = tls_->handshake(received, wire_);
-  const auto sent = push();  // this also sends the alert with the reason for the server
+  const auto sent = push();  // after a failure this sends the alert, which gives the reason
   if (!done) return fail(done.error());
   if (!sent) return fail(sent.error());
   if (*done && wire_.empty()) return true;

@@ -16,7 +16,7 @@ namespace dlock {
 class Transport {
  public:
   // `tls`: null for plain text; it must outlive this object. `silence`: how long sent data may stay
-  // unacknowledged (TCP_USER_TIMEOUT). `first`: as in Dial.
+  // unacknowledged (TCP_USER_TIMEOUT). `first`: the index of the address to try first (dial.hpp).
   Transport(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until,
             std::size_t first = 0)
       : at_(at), context_(tls), until_(until), dial_(at, silence, until, first) {}
@@ -27,12 +27,14 @@ class Transport {
   // reply, step_open() tries the next address. Errc::unavailable: no server replies. Errc::denied:
   // TLS was refused.
   Result<bool> step_open(Deadline now);
-  // If there is another address, leaves a server that accepted the connection but has been silent
-  // for a moment. True: call step_open() again, which dials the other address. Then repeat what was
-  // sent.
+  // If the connection is open, but the server has been silent for a moment and there is another
+  // address, leaves this server and returns true. Then call step_open() again, which dials the
+  // other address, and send everything again.
   bool leave_silent(Deadline now);
-  bool has_other() const noexcept { return dial_.untried() > 0; }  // valid when open
-  bool dialling() const noexcept { return !fd_; }                  // not connected yet; TLS follows
+  // Returns whether an address was not tried yet; valid only while the connection is open.
+  bool has_other() const noexcept { return dial_.untried() > 0; }
+  // Returns whether no address is connected yet. The TLS handshake comes after that.
+  bool dialling() const noexcept { return !fd_; }
 
   void add(std::string_view bytes) { plain_ += bytes; }  // appends to the buffer
   // Sends what the socket accepts now; the next call sends the rest. Errc::unavailable: the
@@ -44,7 +46,8 @@ class Transport {
   // Closes at once and discards unsent data, so that a request that timed out is not sent later.
   void abandon() noexcept;
 
-  bool received() const noexcept { return received_; }  // whether this address has sent a byte
+  // Returns whether the server at the current address has sent a byte.
+  bool received() const noexcept { return received_; }
   int poll_fd() const noexcept { return fd_ ? fd_.get() : dial_.fd(); }
   short poll_events() const noexcept;
   Deadline poll_until() const noexcept;
@@ -65,7 +68,7 @@ class Transport {
   Deadline shaken_until_{}, heard_until_{};
   bool open_ = false, received_ = false;
   std::string plain_;  // bytes that are neither encrypted nor sent yet
-  std::string wire_;   // bytes to send
+  std::string wire_;   // bytes to send, which are encrypted if there is TLS
   std::unique_ptr<Tls> tls_;
 };
 

@@ -39,7 +39,8 @@ Json modified(const std::string& key, std::int64_t revision);
 Json none_below(const std::string& prefix);
 // The condition that no key below the prefix was written after revision `since`.
 Json untouched_below(const std::string& prefix, std::int64_t since);
-// `result`: "GREATER" or "LESS". The condition is false if the key does not exist.
+// The condition that the key's value is greater (`result` "GREATER") or less ("LESS") than `than`.
+// If the key does not exist, the condition is false.
 Json value(const std::string& key, const char* result, const std::string& than);
 
 // Operations of a transaction.
@@ -61,11 +62,12 @@ Json nested(Json transaction);
 
 struct TxnAnswer {
   bool succeeded = false;
-  bool lease_missing = false;  // nothing was done: the lease that the call names has ended
+  bool lease_missing = false;  // the lease that the call names has ended, so nothing was done
   bool unclear = false;        // an earlier try got no reply, and may have been carried out
   std::int64_t revision = 0;
-  std::vector<KeyValues> ranges;  // one per operation; empty unless the operation is a get or list
-  std::vector<std::int64_t> removed;
+  // for each operation, the keys that it found; empty unless the operation is a get or list
+  std::vector<KeyValues> ranges;
+  std::vector<std::int64_t> removed;  // for each operation, how many keys it removed
 
   // Returns the keys that operation `i` found, or none if the reply lacks that operation.
   const KeyValues& range(std::size_t i) const;
@@ -74,7 +76,8 @@ struct TxnAnswer {
 
 // One line of the stream of a watch.
 struct WatchLine {
-  bool created = false, over = false;  // over: begin another watch
+  // created: etcd has begun the watch. over: the watch has ended, so begin another watch.
+  bool created = false, over = false;
   struct Event {
     bool deleted = false;
     KeyValue kv;

@@ -35,8 +35,8 @@ struct NewLease {
   Deadline sent{};  // a time before its LeaseGrant was sent
 };
 
-// A watch on its own connection. No call waits. A watch only wakes a waiter or holder earlier, and
-// nothing else depends on it.
+// A watch on its own connection. Its functions never block. A watch only wakes a waiter or holder
+// earlier, and nothing else depends on it.
 class Watch {
  public:
   Watch(std::unique_ptr<Http> http, Deadline answer_by, unsigned client_moves)
@@ -77,11 +77,12 @@ class Client {
   Result<bool> keep_alive(std::int64_t lease, Deadline until);
   // Returns how much of the lease is left by the leader's clock; nullopt: the lease has ended.
   Result<std::optional<Duration>> time_left(std::int64_t lease, Deadline until);
-  // Begins a watch at the member that gets the calls. `end`: the end of the range of keys; if it is
-  // empty, the watch is on one key. `from`: the first revision to report. `puts`: report writes,
-  // too, and not only deletions.
+  // Begins a watch at the member to which this client sends its calls. `end`: the end of the range
+  // of keys; if it is empty, the watch is on one key. `from`: the first revision to report. If
+  // `puts` is set, the watch reports writes, too, and not only deletions.
   Watch watch(const std::string& key, const std::string& end, std::int64_t from, bool puts);
-  // False: there is no watch, or the client has left its member. Then begin another watch.
+  // False: there is no watch, or the client has left the member of the watch. Then begin another
+  // watch.
   bool is_current(const std::optional<Watch>& w) const noexcept { return w && w->moves == moves_; }
   // Sends a call that changes nothing, and returns the reply.
   Result<Json> query(std::string_view what, std::string_view path, Json body, Deadline until);
@@ -114,8 +115,8 @@ class Client {
   Options options_;
   Credentials credentials_{options_};
   std::unique_ptr<Http> http_;
-  std::size_t at_ = 0;  // the index of the endpoint
-  unsigned moves_ = 0;  // how often it has left a member
+  std::size_t at_ = 0;  // the index of the endpoint in use
+  unsigned moves_ = 0;  // how often the client has left a member
   std::string token_;
   bool no_auth_ = false;     // authentication is not enabled in the cluster
   bool logged_out_ = false;  // the member refused our token, so log in and send the request again

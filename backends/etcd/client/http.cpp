@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t longest_body = 64UL << 20U, longest_head = 1UL << 16U;
 
-// Parses "Thu, 26 Nov 2026 04:46:38 GMT"; 0: it has another form.
+// Parses "Thu, 26 Nov 2026 04:46:38 GMT". Returns 0 if the text has another form.
 std::int64_t parse_date(const std::string& text) {
   std::tm t{};
   const char* end = ::strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &t);

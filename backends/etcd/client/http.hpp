@@ -21,8 +21,8 @@ class HttpReader {
   HttpReader& operator=(const HttpReader&) = delete;
   // False: the bytes are not a reply, or they are more than one reply.
   bool feed(std::string_view bytes);
-  // Call it when the peer has ended the connection. True: the reply is complete. A reply without a
-  // length ends with the connection. False: the reply was cut off.
+  // Call it when the peer has ended the connection, which completes a reply that has no length.
+  // True: the reply is complete. False: the reply was cut off.
   bool end();
 
   bool has_head() const noexcept { return head_; }
@@ -60,17 +60,19 @@ class Http {
       : transport_(at, tls, silence, until, first), plain_(!tls), host_(at.text()) {}
 
   // Opens the connection; call it before post(). If the peer has sent nothing by `heard_by`, open()
-  // fails, so that the caller can try another peer. If `heard_by` equals `until`, there is no other
-  // peer. If `heard_by` is no_deadline, the peer has replied before and need not send anything now.
-  // Errc::unavailable: no peer replied in time. Errc::denied: TLS failed.
+  // fails, so that the caller can try another peer. If there is no other peer, the caller passes
+  // `until` as `heard_by`. If the peer has replied before, it need not send anything now, and the
+  // caller passes no_deadline. Errc::unavailable: no peer replied in time. Errc::denied: TLS
+  // failed.
   Result<void> open(Deadline until, Deadline heard_by);
   // Errc::timed_out: the outcome is unknown. Errc::protocol: the outcome is unknown, and the peer
   // does not speak HTTP. Errc::denied: TLS failed, and nothing was done.
   Result<HttpAnswer> post(std::string_view path, std::string_view body, std::string_view token,
                           Deadline until);
 
-  // Like post(), but does not wait: step() sends the request. `what`: such as "POST /path". If the
-  // first address of the name stays silent, step() sends the request to the next address.
+  // Like post(), but does not wait: step() sends the request. `what`: method and path, such as
+  // "POST /path". If the first address of the name stays silent, step() sends the request to the
+  // next address.
   void ask(std::string_view what, std::string_view body, std::string_view token);
   // Connects, sends and reads as much as possible now. Call it again when events() happen on fd(),
   // and no later than poll_until(). True: more of the reply has arrived.

@@ -54,13 +54,13 @@ bool may_run(const Contenders&, std::size_t at, unsigned limit);
 // Returns whether contender `at` holds the lock. It holds a permit once its record has a slot.
 bool holds(const Contenders&, std::size_t at);
 
-// Says whether a contender that comes after all contenders in `before` may hold the lock, and
-// otherwise what it must watch. It may hold the lock if `what` is `run`.
+// The result of decide() for a contender that comes after all contenders in `before`: `run` if it
+// may hold the lock, and otherwise what it must wait for.
 struct Verdict {
   enum class What {
     run,
-    wait_deletion,  // wait until `watch` is deleted
-    wait_turn,      // wait until `watch`, which waits for a permit, gets its slot or is deleted
+    wait_deletion,  // wait until the key `watch` is deleted
+    wait_turn,      // wait until `watch`, another waiter for a permit, gets a slot or is deleted
     wait_room,      // we are next, but no permit is free: wait for a deletion below the prefix
   } what;
   std::string watch{};

@@ -31,7 +31,7 @@ void add_to(int epoll, int fd, short events) {
 
 void set_timer(int fd, Deadline at) {
   const auto t = std::max<std::int64_t>(1, at.time_since_epoch().count());
-  itimerspec once{};  // no_deadline: never
+  itimerspec once{};  // stays zero for no_deadline: the timer never fires
   if (at != no_deadline) once.it_value = {t / 1'000'000'000, t % 1'000'000'000};
   ::timerfd_settime(fd, TFD_TIMER_ABSTIME, &once, nullptr);
 }
@@ -80,7 +80,8 @@ Result<QueueBackend::Held*> QueueBackend::known(const Lease& lease, std::string_
       {.token = token, .lease = kv.lease, .record = std::move(record), .seen = answer.revision});
 }
 
-// With a lock-delay, the key stays for the lock-delay after the lock has ended.
+// With a lock-delay, the key stays for the lock-delay after the lock has ended. So the key alone
+// does not show that the lock is held.
 Result<QueueBackend::Held*> QueueBackend::held(const Lease& lease, std::string_view what,
                                                Deadline until) {
   TRY(h, known(lease, what, until));

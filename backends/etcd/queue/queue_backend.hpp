@@ -55,15 +55,14 @@ class QueueBackend final : public Backend {
     // the last known lease of the key; a renewal without a reply may have moved the key to a newer
     // lease
     std::int64_t lease = 0;
-    Record record;          // `granted` may be set although the record in the store has 0
-    std::int64_t seen = 0;  // the revision of the last reply about the key
-    // The revision and the value of the key after the last renewal. 0: there was no renewal.
-    std::int64_t modified = 0;
-    std::string value{};
-    std::string ended{};  // Lease::ended, until it is written to the value
-    // The holder begins to watch its own key one second after the grant. A shorter job needs only
-    // three requests, and the watch would be the fourth. The timer fires when the watch must begin,
-    // and when alarmed() must read the watch again.
+    Record record;              // its `granted` may be set although it is 0 in the store
+    std::int64_t seen = 0;      // the revision of the last reply about the key
+    std::int64_t modified = 0;  // the key's revision after the last renewal; 0: no renewal yet
+    std::string value{};        // the key's value after the last renewal
+    std::string ended{};        // Lease::ended, until a renewal has written it into the key's value
+    // The holder begins to watch its own key one second after the grant. A job that ends earlier
+    // needs only three requests, and the watch would be the fourth. The timer fires when the watch
+    // must begin, and when alarmed() must read the watch again.
     Fd timer{};
     std::optional<Watch> watch{};
     bool alarm = false;  // the key was revoked or deleted, and alarmed() has not reported it yet
@@ -80,7 +79,7 @@ class QueueBackend final : public Backend {
   std::string last_key(const std::string& name) const;
   std::string start_key(const std::string& name) const;
 
-  // Return the grant of a lease; known() asks the store if this process does not know the grant.
+  // Return the grant of a lease. If this process does not know the grant, they ask the store.
   // nullptr: there is no such grant. held() also returns nullptr if only the lock-delay still runs.
   Result<Held*> held(const Lease&, std::string_view what, Deadline until);
   Result<Held*> known(const Lease&, std::string_view what, Deadline until);

@@ -195,8 +195,8 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
   before_ = std::move(all);
   free_slot_ = lowest_free_slot(before_);
   std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
-  // The newest key below our prefix belongs to another lock, whose name begins with ours. So the
-  // key before us is still unknown.
+  // We asked for the newest key below our prefix, and got a key of another lock, whose name begins
+  // with ours. So the contender before us is still unknown.
   if (whom == Scope::newest && before_.empty() && !found.empty())
     return read_queue(Scope::all, false, until);
   if (whom == Scope::all) {

@@ -21,8 +21,9 @@ namespace dlock::etcd {
 //    enqueues again, at the end.
 // 4. Two permits see the same free slot. Each claim names the revision of the list that it used. So
 //    etcd refuses the second claim, and the waiter of that claim reads the queue again.
-// 5. Two connections use the same owner, so they share one key. As proof, each connection moves the
-//    key to its own lease, but only if the key still has the lease that this connection saw last.
+// 5. Two connections use the same owner, so they share one key. To prove that it has the lock, each
+//    connection moves the key to a lease of its own, but only if the key still has the lease that
+//    this connection saw last.
 class QueueWaiter final : public Waiter {
  public:
   QueueWaiter(QueueBackend& backend, Request request)

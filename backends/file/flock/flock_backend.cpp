@@ -55,8 +55,9 @@ FlockRecord& FlockBackend::record(const std::string& name) {
 }
 
 // The lock itself needs no record. In a directory that all users may write to, any stranger can
-// prevent records. There dlock also grants a lock whose record was denied: the token comes from the
-// clock, and check and nested runs get the error of the record.
+// prevent records. There dlock also grants a lock if it may not write the record. The token then
+// comes from the clock, and check fails because of the record. (check_outer() says what nested runs
+// do.)
 Result<FlockRecord::Entry> FlockBackend::enter(const std::string& name, const Request& r,
                                                int locked) {
   auto entry = record(name).enter(r, locked);
@@ -110,7 +111,7 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
   if (!lease.ended.empty()) {
     mine->entry.holder.meta = with_end(mine->entry.holder.meta, lease.ended);
     ++counters_.requests;
-    (void)record(name).note_end(lease.owner, lease.ended);  // only people read it
+    (void)record(name).note_end(lease.owner, lease.ended);  // may fail: only people read it
   }
   return Kept{kept};
 }
@@ -174,10 +175,10 @@ Result<Validity> FlockBackend::check(const Key& key, const GrantId& id) {
   return h ? Validity::valid : Validity::stale;
 }
 
-// The grant may be in the records of another user, or in none. In both cases the kernel's table
-// must show that the outer dlock has locked this file, because anybody may have written the
-// environment, and anybody may have set the mark. If the table does not show it, but the mark is
-// set, the run is refused, because it might wait for its own ancestor.
+// The grant may be recorded by another user, or not at all. In both cases the kernel's table must
+// show that the outer dlock has locked this file, because anybody may have written the environment,
+// and anybody may have set the mark. If the table does not show the lock, but the mark is set, the
+// run is refused, because it might wait for its own ancestor.
 Result<Validity> FlockBackend::check_outer(const Lease& outer, pid_t dlock) {
   TRY(name, name_of(outer.key));
   TRY(file, open_flock_file(where_, name, false));
@@ -264,7 +265,7 @@ Result<std::vector<std::string>> FlockBackend::names() {
   return names;
 }
 
-// Removes the locked file, too, because the caller that erases a key has made that file.
+// Removes the locked file, too, because a caller erases only keys whose files it has made.
 Result<void> FlockBackend::erase(const Key& key) {
   TRY(name, name_of(key));
   TRY(root, where_.open_root(false));

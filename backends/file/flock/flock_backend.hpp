@@ -12,9 +12,9 @@ namespace dlock::file {
 
 class FlockBackend final : public Backend {
  public:
-  // `where`: the directory of the files. Its inner directory has the records. `of_all_users`: all
-  // users may write to the directory, so this user has records of its own. If a stranger has put
-  // something in the place of these records, a lock has no record.
+  // `where`: the directory of the files. Its inner directory (directory.hpp) has the records.
+  // `of_all_users`: all users may write to the directory, so this user has records of its own. If a
+  // stranger has put something in the place of these records, a lock is granted without a record.
   FlockBackend(Directory where, std::string prefix, bool of_all_users, const Traits& traits,
                const Settings& settings)
       : where_(std::move(where)),

@@ -10,7 +10,7 @@
 namespace dlock::file {
 
 struct FlockFile {
-  Fd fd{};  // -1: does not exist
+  Fd fd{};  // -1: the file does not exist
   dev_t device = 0;
   ino_t inode = 0;
 };
@@ -24,10 +24,10 @@ Result<FlockFile> open_flock_file(const Directory& where, const std::string& nam
 Result<bool> in_place(const Directory& where, const std::string& name, const FlockFile& file);
 
 // Sets the mark of a grant: a shared OFD lock on one byte far behind the end of the file, at an
-// offset computed from the token. The mark shows which grant the flock belongs to. Both belong to
-// the same open file, so they end together, whichever processes have that file open. Every process
-// can query the mark without side effects (F_OFD_GETLK), across pid namespaces. Errc::unavailable:
-// another process has locked the whole file with fcntl(2).
+// offset computed from the token. The mark shows which grant the flock belongs to. Mark and flock
+// belong to the same open file, so they end together, whichever processes have that file open.
+// Every process can query the mark without side effects (F_OFD_GETLK), across pid namespaces.
+// Errc::unavailable: another process has locked the whole file with fcntl(2).
 Result<void> set_mark(int fd, FencingToken token, std::string_view path);
 void clear_mark(int fd, FencingToken token) noexcept;
 // Returns whether an open file other than that of `fd` has the mark.

@@ -45,8 +45,9 @@ Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
   for (;;) {
     TRY(record, begin(Make::all, r.wait ? patience_ : std::min(patience_, one_try)));
     LockState& s = record.state;
-    // We have the lock, so a holder in the record that excludes us has lost it. Each other holder
-    // that still has the lock has a mark. A holder without a mark has died without a release.
+    // We have the lock, so a recorded holder whose lock would exclude us has lost it. Each other
+    // holder that still has the lock has a mark. A holder without a mark has died without releasing
+    // the lock.
     std::erase_if(s.holders, [&](const auto& h) {
       return r.mode == Mode::exclusive || h.mode == Mode::exclusive || !marked(locked, h.token);
     });

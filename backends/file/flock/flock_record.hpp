@@ -4,7 +4,8 @@
 // the format of recipe lease.
 //
 // The kernel's lock decides who holds. The record supplies the token of each grant, and shows
-// people the holder. A holder in the record counts only while its mark is on the file.
+// people the holder. A holder in the record counts only while the file has the mark of its grant
+// (set_mark()).
 #pragma once
 #include "file/flock/flock_file.hpp"
 #include "file/lease/state_file.hpp"
@@ -31,8 +32,9 @@ class FlockRecord {
   // and the holder was not evicted.
   Result<bool> leave(const Owner&, Lifeline& mailbox);
   // Evicts the holder with this token, or all holders: notifies each by its mailbox, and makes its
-  // grant invalid. The holder keeps the lock itself until it releases the lock. Returns how many
-  // holders this call evicted, and how many had been evicted before.
+  // grant invalid. An evicted holder still has the kernel's lock, until it releases the lock.
+  // `file`: the open file that has the marks. Returns how many holders this call evicted, and how
+  // many had been evicted before.
   struct Evicted {
     std::size_t now = 0, before = 0;
   };

@@ -45,7 +45,7 @@ bool lists(const LockState& s, std::uint64_t ticket) {
   return std::ranges::any_of(s.holders, same) || std::ranges::any_of(s.waiters, same);
 }
 
-// `this_boot`: the holder's times are on this boot's clock.
+// `this_boot`: whether the holder's times are on the clock of this boot.
 HolderView view_of_ended(LockState::Holder h, Micros now, bool this_boot) {
   const bool attached = h.deadline == never;
   if (attached || !this_boot) {

@@ -41,12 +41,13 @@ class KeyStore {
   // If the owner is not one of the first waiters, loads all waiters. A change by one of the first
   // waiters does not need the others.
   Result<void> load_for(const Owner&);
-  // Returns StateFile::last_in_tail(), for a new owner. nullopt: call load_for() instead.
+  // Returns the ticket of the last waiter, if a new owner may join behind that waiter without
+  // load_for(). nullopt: call load_for() instead (StateFile::last_in_tail()).
   std::optional<std::uint64_t> last_waiter() const { return file_.last_in_tail(record_, now_); }
   std::size_t waiters() const noexcept {
     return record_.state.waiters.size() + record_.tail.lines - record_.tail.gone.size();
   }
-  // Puts a new waiter after last_waiter(), and returns its ticket.
+  // Adds a new waiter behind last_waiter(), and returns the ticket of the new waiter.
   std::uint64_t join(const LockState::Acquisition&);
   Micros now() const noexcept { return now_; }
   LifelineDir place() const noexcept { return file_.place(); }
@@ -61,10 +62,10 @@ class KeyStore {
   // Begins the change again. Each living lifeline that the state does not list becomes a holder.
   Result<void> restart_and_adopt();
 
-  // wakes this holder after the commit
+  // Makes finish() wake this holder after the commit.
   void alarm(std::uint64_t ticket) { alarms_.push_back(ticket); }
-  // wakes the first waiter after the commit, although it is not invited: what it must watch has
-  // changed
+  // Makes finish() wake the first waiter after the commit, even if that waiter is not invited. Call
+  // it if what the first waiter must watch has changed.
   void wake_head() noexcept { wake_head_ = true; }
   // Removes each FIFO that no process has open and that the state does not list. Contenders that
   // are killed at a bad moment leave such FIFOs.
@@ -76,8 +77,8 @@ class KeyStore {
   Result<bool> finish();
 
   // Returns the current state, read without the lock. Dead holders are shown as vanished or ended;
-  // dead waiters are left out. nullopt: there is no record of the key. KeyView::unknown_reason: the
-  // state was deleted, but contenders live.
+  // dead waiters are left out. nullopt: there is no record of the key. KeyView::unknown_reason is
+  // set if the state was deleted, but contenders live.
   Result<std::optional<KeyView>> inspect();
   // Returns this holder, if it is in force and not proven dead.
   Result<std::optional<LockState::Holder>> holder_in_force(const GrantId&);

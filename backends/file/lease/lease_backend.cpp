@@ -34,8 +34,9 @@ Result<KeyStore::Begun> LeaseBackend::begin(KeyStore& key, Make make, int interr
 }
 
 // ---- renew -------------------------------------------------------------------------------------
-// If a process that found no state has listed our lifeline as an unknown holder, puts our holder in
-// its place. Nobody else can have been granted the key meanwhile, because our lifeline blocked it.
+// A process that found no state may have listed our lifeline as an unknown holder. If so, replaces
+// that unknown holder with our holder. Nobody else can have been granted the key meanwhile, because
+// our lifeline blocked it.
 bool LeaseBackend::register_again(KeyStore& key, AttachedHold& held) {
   if (!key.remove_adopted(held.life)) return false;
   LockState& s = key.state();
@@ -148,7 +149,7 @@ Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd>
     held_.erase({lease.key.text(), lease.owner});
   };
   TRY(begun, begin(key, Make::nothing));
-  // Nobody else can have been granted the key while our lifeline had its name.
+  // Nobody else can have been granted the key while the name of our lifeline existed.
   if (begun == KeyStore::Begun::absent) {
     const bool was = mine && mine->life.linked();
     forget(true);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe lease, for one machine: LockState in a file per key. Waiters sleep in the kernel, and
-// lifelines prove that holders live.
+// lifelines (lifeline.hpp) prove that holders live.
 #pragma once
 #include <map>
 #include <memory>
@@ -53,7 +53,7 @@ class LeaseBackend final : public Backend {
   // An attached holder of this process.
   struct AttachedHold {
     Lifeline life;
-    LockState::Holder record;  // as it was granted, to register again if the state is lost
+    LockState::Holder record;  // as it was granted; register_again() needs it if the state is lost
     bool revoked = false;      // a revocation was requested
   };
   using HoldKey = std::pair<std::string, Owner>;

@@ -108,8 +108,9 @@ Result<Progress> LeaseWaiter::attempt() {
                               request_.wait ? backend_.settings_.op_timeout : one_try));
     backend_.silent_ = begun == KeyStore::Begun::interrupted && !requested_;
     if (backend_.silent_) {
-      // Name the process only after a longer wait. While the kernel lists its locks, all flock
-      // calls of the host stop, and in a crowd each new contender finds the state locked.
+      // Name the process only after a longer wait: for the name the kernel must list its locks, and
+      // meanwhile all flock calls of the host stop. In a crowd each new contender finds the state
+      // locked.
       const bool name = Clock::now() - began >= named_after;
       last_.why = key_.file().locked_by_another("", name);
     }
@@ -212,9 +213,9 @@ Waiting LeaseWaiter::in_the_way(const LockState& s, Micros now) {
   return w;
 }
 
-// Another Waiter or Backend may have put our owner into the state. Then the lifeline of that record
-// is ours, too, and we open it. If that lifeline was deleted, the record does not count, because
-// others could not see us end.
+// Another Waiter or Backend may have put our owner into the state. Then the lifeline of that entry
+// is ours, too, and we open it. If the lifeline was deleted, the entry does not count, because
+// others could not notice our end.
 Result<void> LeaseWaiter::rejoin() {
   const LockState& s = key_.state();
   std::uint64_t ticket = 0;
@@ -279,7 +280,7 @@ Result<LockState::Answer> LeaseWaiter::decide() {
   for (const LockState::Acquisition a = lock_request();;) {
     LockState::Answer answer = s.acquire(a, key_.now());
     if (std::holds_alternative<LockState::Granted>(answer)) return answer;
-    const std::size_t rank = s.rank_of(request_.owner);  // if busy: the place we would have got
+    const std::size_t rank = s.rank_of(request_.owner);  // our place, or the place we would get
     std::vector<std::uint64_t> wanted;
     if (rank > 0) {
       TRY(gone, holder_is_gone());
@@ -293,7 +294,8 @@ Result<LockState::Answer> LeaseWaiter::decide() {
   }
 }
 
-// Watches exactly `wanted`. False: one of them was dead and was removed, so the answer may change.
+// Watches exactly the contenders in `wanted`. Returns false if one of them was dead and was
+// removed: then acquire() may give another answer.
 Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool holders) {
   std::erase_if(watched_, [&](const Watched& w) {
     return std::ranges::find(wanted, w.ticket) == wanted.end();

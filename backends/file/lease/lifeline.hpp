@@ -32,7 +32,7 @@ struct LifelineDir {
   const Access& access;
   std::string_view path;
   dev_t device;  // of the state file that is open now
-  ino_t inode;   // 0: none
+  ino_t inode;   // of the same state file; 0: no state file is open
 };
 
 // Returns whether the state file that is open is still in its place. If it was deleted, replaced or

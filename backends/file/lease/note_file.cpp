@@ -52,8 +52,8 @@ void clear_away(const LifelineDir& place, const std::string& name) {
 }
 
 Result<void> write(const LifelineDir& place, const char* name, const std::string& text) {
-  // Another process may have the lock of a state file that was deleted, so each state file has a
-  // temporary name of its own. The caller has the lock of its state file.
+  // The caller has the lock of its state file, but another process may have the lock of a state
+  // file that was deleted. So each state file has its own temporary name for the note.
   const std::string path = note_path(place, name),
                     made = fmt::format("{}.new.{}", name, place.inode);
   const Access& access = place.access;

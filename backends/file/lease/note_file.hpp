@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small files beside the state of a key, for data that is rarely needed: if the state contained
-// this data, every change of the state would be longer.
+// Small files beside the state of a key. Their data is rarely needed, and is not part of the state,
+// because it would make every change of the state longer.
 //
 //   started   when the last job was started (--once-per):
 //             `dlock-started1 <wall clock, us> <not needed after, us>`
@@ -26,15 +26,16 @@ namespace dlock::file {
 
 // nullopt: there is no record. Errc::protocol: the record cannot be read safely.
 Result<std::optional<RunStart>> read_beginning(const LifelineDir&);
-Result<void> write_start(const LifelineDir&, const RunStart&);  // on the disk when it returns
+// When this returns, the record is on the disk.
+Result<void> write_start(const LifelineDir&, const RunStart&);
 Result<void> forget_start(const LifelineDir&);
 
 Result<std::optional<std::uint64_t>> read_revoked(const LifelineDir&);
 Result<void> write_revoked(const LifelineDir&, std::uint64_t newest_token);
 void forget_revoked(const LifelineDir&) noexcept;
 
-// nullopt: there is no record, or it is unreadable, which is not an error because only people read
-// it.
+// nullopt: there is no record, or the record is unreadable. That is not an error, because only
+// people read the record.
 std::optional<LastRun> read_last_run(const LifelineDir&);
 // When this returns, the record may not be on the disk yet, so a power cut may lose the record. A
 // failure is ignored, because a release must not depend on the record.

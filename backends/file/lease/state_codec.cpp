@@ -174,7 +174,7 @@ void encode_tail_line(const LockState::Waiter& w, std::string& out) {
 }
 
 std::optional<LockState::Waiter> parse_tail_line(std::string_view& text) {
-  const std::size_t size = text.find('\n') + 1;  // 0: there is none
+  const std::size_t size = text.find('\n') + 1;  // 0: there is no newline
   std::string_view line = text.substr(0, size);
   std::uint64_t check = 0;
   if (size <= check_digits || line[check_digits] != ' ' ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stored form of a LockState: text that `cat` shows, one line per contender, behind a header of
-// fixed width.
+// fixed width. (The numbers in the header below are numbers of digits.)
 //
 //   dlock1 <seq, 20> <length of the body, 8> <checksum, 16 hex> <end of the oldest unanswered
 //   invitation, 20>
@@ -8,8 +8,9 @@
 //   H <owner> <mode> <ticket> <token> <slot> <since> <deadline> <lock-delay> <who>         a holder
 //   W <owner> <mode> <limit> <ticket> <live until> <invited> <who>                         a waiter
 //
-// If there are many waiters, only the first of them are lines of the slot. The others are in the
-// tail (tail.hpp), and the slot ends with:
+// The state file has two slots, each for one such text (state_file.hpp). If there are many waiters,
+// only the first of them have a line in the slot. The others are in the tail (tail.hpp), and the
+// text in the slot ends with:
 //
 //   Q <begin> <end> <lines>         where the other waiters are, in bytes of the tail
 //   G <ticket>                      a line of the tail whose waiter is gone
@@ -30,11 +31,11 @@
 
 namespace dlock::file {
 
-// Says where the other waiters are: those that are not lines of the slot. They came after all
-// waiters of the slot, and none of them is invited. Empty: there are no other waiters.
+// Says where the waiters are that have no line in the slot. They came after all waiters of the
+// slot, and none of them is invited. Empty: all waiters have a line in the slot.
 struct Tail {
-  std::uint64_t begin = 0, end = 0;  // bytes of the tail
-  std::uint64_t lines = 0;           // how many lines are there, including those in `gone`
+  std::uint64_t begin = 0, end = 0;  // where the lines begin and end, in bytes of the tail
+  std::uint64_t lines = 0;           // the number of these lines, including the lines in `gone`
   std::vector<std::uint64_t> gone;   // tickets of lines whose waiters are gone, in rising order
   bool empty() const noexcept { return lines == 0; }
   bool operator==(const Tail&) const = default;
@@ -42,15 +43,15 @@ struct Tail {
 
 struct KeyRecord {
   LockState state;   // has only the first waiters, until the tail is loaded
-  std::string boot;  // the boot of the machine or container that wrote it
+  std::string boot;  // the boot id of the machine or container that wrote the record
   std::string key;   // the full key; the name of its directory may be shortened
   Tail tail;
-  // a new waiter that joins after a tail that is not loaded
+  // Set if a new waiter joins behind a tail that is not loaded.
   std::optional<LockState::Waiter> joins{};
 };
 
 inline constexpr std::size_t header_size = 80;
-inline constexpr std::uint64_t tail_size = 16 << 20;  // at most
+inline constexpr std::uint64_t tail_size = 16 << 20;  // the largest size of the tail
 
 struct Header {
   enum class Kind { empty, other_version, damaged, good };

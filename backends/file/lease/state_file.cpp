@@ -82,8 +82,8 @@ Result<bool> StateFile::open(Make make) {
 
 Result<bool> StateFile::open_once(Make make, bool& vanished) {
   close();
-  // Every second change is written at 1 MiB. With a lower file size limit a grant could be written,
-  // but its release could not.
+  // Every second change is written at offset 1 MiB. With a lower file size limit a grant could be
+  // written, but its release could not.
   if (make == Make::all) TRY_VOID(fits_under_limit(path_, slot_size + reserved));
   TRY(opened, where_.open_key(name_, make == Make::all));
   if (!opened.dir) return false;

@@ -4,8 +4,9 @@
 //
 // The newest slot with a valid checksum is in force. A transition is one pwrite of the other slot.
 // So whenever a process is killed, the state in force is the one before its transition or the one
-// after it. There is no fsync: after a power cut the state may be older, and the wall clock keeps
-// the tokens rising. The tail of a long queue (tail.hpp) comes after the slots.
+// after it. There is no fsync, so after a power cut the state may be older. Tokens rise all the
+// same, because a new token is at least the time of the wall clock. The tail of a long queue
+// (tail.hpp) comes after the slots.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -56,8 +57,9 @@ class StateFile {
   // not allow to create it. `interrupted`: `interrupt_fd` has become readable (-1: no such
   // descriptor).
   Result<Locking> lock(Make, Duration patience, int interrupt_fd);
-  // Returns a message that says why the lock was not taken. `since`: " for 5000 ms" or empty.
-  // `name`: name the process that has the lock, from the kernel's list of locks.
+  // Returns a message that says why the lock was not taken. `since`: " for 5000 ms" or empty. If
+  // `name` is true, the message names the process that has the lock, from the kernel's list of
+  // locks.
   std::string locked_by_another(std::string_view since, bool name) const;
   void unlock() noexcept;
 
@@ -71,9 +73,10 @@ class StateFile {
   Result<Loaded> load();
   // Adds the waiters of the tail to those of the slot. It may be called more than once.
   Result<void> load_tail(KeyRecord&);
-  // Returns the ticket of the tail's last waiter, if a new waiter may join behind it although the
-  // tail is not loaded: one of the first waiters must wait, so the new waiter must wait, too. The
-  // new waiter then joins as KeyRecord::joins. nullopt: call load_tail() first.
+  // Returns the ticket of the tail's last waiter, if a new waiter may join behind that waiter
+  // although the tail is not loaded. This is possible only if one of the first waiters must wait,
+  // because then the new waiter must wait, too. The new waiter joins as KeyRecord::joins. nullopt:
+  // call load_tail() first.
   std::optional<std::uint64_t> last_in_tail(const KeyRecord&, Micros now) const;
   // Calls LockState::invite(). If that invites every waiter of the state, adds the next waiters
   // (from the tail, and last of all KeyRecord::joins) and calls LockState::invite() again, until a
@@ -88,7 +91,7 @@ class StateFile {
   // load_tail() must have been called.
   Result<void> commit(const KeyRecord&);
   // Returns whether the file is still in its place. If it was deleted, replaced or renamed, the
-  // commit does not count. Costs one system call.
+  // last commit() does not count. Costs one system call.
   bool still_linked() const noexcept;
 
   // Returns the record in force, read without the lock. nullopt: the file does not exist or is
@@ -120,7 +123,7 @@ class StateFile {
   void close() noexcept;
   struct Slot {
     Header header;
-    std::string_view text;  // the first first_read bytes of the slot
+    std::string_view text;  // the beginning of the slot (first_read bytes)
   };
   Slot read_slot(int slot);
   bool read_body(int slot, const Slot&);
@@ -139,15 +142,15 @@ class StateFile {
   const std::string name_, dir_path_, path_;
   Access access_;
   Fd dir_, file_;
-  struct stat dir_stat_ {};  // of dir_
+  struct stat dir_stat_ {};  // fstat(2) of dir_
   dev_t device_ = 0;
   ino_t inode_ = 0;
   unsigned epoch_ = 0;
   bool locked_ = false;
-  std::uint64_t seq_ = 0;                // of the slot in force; 0: none
+  std::uint64_t seq_ = 0;                // the number of the change in force; 0: none
   std::string page_[2], body_, buffer_;  // body_: the body of the slot in force
-  Tail tail_;                            // of the slot in force
-  std::uint64_t next_ticket_ = 1;        // in the slot in force
+  Tail tail_;                            // the tail of the slot in force
+  std::uint64_t next_ticket_ = 1;        // the next ticket of the state in force
   std::vector<TailLine> loaded_;         // the lines that load_tail() has read
 };
 

@@ -63,11 +63,11 @@ class Naps {
 //
 // If hundreds of processes try every millisecond, the owner of the lock gets no processor when it
 // could continue, and then no process makes progress. So naps grow with the wait, because the
-// length of the wait shows how many processes there are. Whatever their number, they try about four
-// times as often as the lock becomes free. But then a new contender, whose naps are short, would
-// always be first. So one contender at a time has the turn: it tries often, and takes the lock the
-// next time that it is free. Which contender gets the turn is random, because all naps are partly
-// random. No nap is so long that only few tries would be left.
+// length of the wait shows how many processes there are. Whatever their number, together they try
+// about four times for each time that the lock becomes free. But then a new contender, whose naps
+// are short, would always be first. So one contender at a time has the turn: it tries often, and
+// takes the lock the next time that the lock is free. Which contender gets the turn is random,
+// because all naps are partly random. No nap is so long that only few tries would be left.
 //
 // Interleaving 2: the process with the turn is stopped. The others lock when they wake up and find
 // the lock free, as if there were no turn.

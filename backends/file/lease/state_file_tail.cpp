@@ -84,7 +84,7 @@ std::optional<std::uint64_t> StateFile::last_in_tail(const KeyRecord& r, Micros 
   if (pread_all(file_.get(), text.data(), text.size(), at) != static_cast<ssize_t>(text.size()))
     return std::nullopt;
   for (std::string_view rest = text; rest.size() > 1;) {
-    const std::size_t begin = rest.rfind('\n', rest.size() - 2) + 1;  // 0: there is none
+    const std::size_t begin = rest.rfind('\n', rest.size() - 2) + 1;  // 0: there is no newline
     std::string_view line = rest.substr(begin);
     const auto w = parse_tail_line(line);
     if (!w) break;  // the text begins inside a line

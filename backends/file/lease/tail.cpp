@@ -32,7 +32,8 @@ std::size_t waiters_in_slot(const LockState& s, std::span<const TailLine> loaded
   return n;
 }
 
-// Returns a place of the tail that has no lines of the slot in force.
+// Returns a position in the tail for `size` bytes of new lines, where they do not overwrite lines
+// that the slot in force needs.
 std::uint64_t free_place(const Tail& in_force, std::size_t size) noexcept {
   return in_force.empty() || size <= in_force.begin ? 0 : in_force.end;
 }
@@ -50,7 +51,8 @@ bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits& limits)
   return waiters == 0 || (waiters < limits.waiters && bytes < limits.bytes);
 }
 
-// The free space before the lines is used only when the lines are written again.
+// Returns false if there is so much free space before the lines that they should be written again:
+// only this makes use of the space.
 bool has_room(const Tail& in_force, const QueueLimits& limits) noexcept {
   return in_force.begin <= limits.free + 2 * (in_force.end - in_force.begin);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tail of a long queue: one line for each waiter behind the first ones. A line is written once.
 //
-// A hand-off concerns only the first waiters. If the slot had all waiters, a hand-off would read
-// and write the whole queue. So the slot has only the first waiters, and says which lines of the
-// tail are the other waiters. The tail is a part of the same file, behind both slots. Its lines are
-// read only when an answer depends on them: by a contender that is in the tail, and by `inspect`. A
-// new contender that has to wait reads only the last line, and adds a line of its own. When all
-// waiters of the slot are invited, the next lines of the tail become lines of the slot.
+// The state of a key is in one of the two slots of its file: the slot in force (state_file.hpp). A
+// hand-off concerns only the first waiters. If the slot had all waiters, a hand-off would read and
+// write the whole queue. So the slot has only the first waiters, and says which lines of the tail
+// are the other waiters. The tail is a part of the same file, behind both slots. Its lines are read
+// only when an answer depends on them: by a contender that is in the tail, and by `inspect`. A new
+// contender that has to wait reads only the last line, and adds a line of its own. When all waiters
+// of the slot are invited, the next lines of the tail become lines of the slot.
 //
 // A process may be killed (-9) between any two writes, and within a write. A change writes at most
 // twice, in this order:
@@ -16,11 +17,11 @@
 //   2. The slot that is not in force (state_file.hpp). If the process is killed during this write,
 //      the slot in force and its lines are untouched. If the process is killed after it, the new
 //      slot is in force, and the lines of that slot were written before it.
-// A line is never changed. If its waiter is gone, the slot lists its ticket, until the lines of the
-// remaining waiters are written again in another place. A reader without the lock may read lines
-// that were overwritten after it had read the slot. The reader notices that, and reads again: each
-// line has a checksum, tickets rise from line to line, and newer lines have tickets that the slot
-// had not assigned yet.
+// A line is never changed. If the waiter of a line is gone, the slot lists the ticket of that
+// waiter, until the lines of the remaining waiters are written again in another place. A reader
+// without the lock may read lines that were overwritten after it had read the slot. The reader
+// notices that, and reads again: each line has a checksum, tickets rise from line to line, and
+// newer lines have tickets that the slot had not assigned yet.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -36,13 +37,14 @@ struct QueueLimits {
   std::size_t waiters = 16, bytes = 2048;
   // If more than this number of lines have waiters that are gone, the lines are written again.
   std::size_t gone = 64;
-  // They are also written again when a waiter joins and the free space before them is larger than
-  // `free` plus twice their size.
+  // The lines are also written again when a waiter joins and the free space before the lines is
+  // larger than `free` plus twice their size.
   std::uint64_t free = 64 << 10;
 };
 
-inline constexpr std::size_t longest_identity = 1024;  // the last field of a line
+inline constexpr std::size_t longest_identity = 1024;  // bytes of the last field of a line, at most
 
+// A line, from byte `begin` to byte `end` of the tail.
 struct TailLine {
   std::uint64_t ticket, begin, end;
 };
@@ -69,8 +71,8 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
 bool has_room(const Tail& in_force, const QueueLimits&) noexcept;
 
 // Returns the most bytes that a slot can need until all present holders and waiters have had their
-// turns. With `tail`, that includes exclusive waiters that join later behind the tail. Any other
-// new waiter needs more.
+// turns. If `tail` is true, the number is also enough for exclusive waiters that join later behind
+// the tail. It does not cover any other new waiter.
 std::size_t most_in_slot(const KeyRecord&, const QueueLimits&, bool tail) noexcept;
 
 // Returns whether a slot that has `waiters` waiters with `bytes` bytes in total takes another

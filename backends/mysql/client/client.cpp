@@ -6,7 +6,7 @@
 namespace dlock::mysql {
 namespace {
 
-constexpr Duration longest_check{1'000'000};  // for all other hosts of a URL together
+constexpr Duration longest_check{1'000'000};  // to check all other hosts of a URL
 // how many replies a login takes: address, greeting, TLS, password
 constexpr int answers_of_login = 4;
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a server of MySQL's family. After a deadline nothing is repeated. But each reply,
-// also during a login, may take op_timeout, unless the server was never reached. So over a slow
-// network, a request of several exchanges may end after its deadline. The thread that owns the
-// Backend calls it.
+// The sessions of a server of MySQL's family. After a deadline nothing is repeated. But once a
+// server has been reached, each reply may take op_timeout, also each reply during a login. So over
+// a slow network, a request of several exchanges may end after its deadline. The thread that owns
+// the Backend calls the Client.
 #pragma once
 #include <memory>
 #include <string>
@@ -43,9 +43,10 @@ class Client final : public SqlClientOf<Options, Connection> {
   Result<void> create(SqlSession&, Deadline until) override;
   bool may_repeat(SqlSession&, const Error&, Deadline until, unsigned failures) override;
 
-  // with several hosts: the UUID of their cluster, and the host that reported it first
+  // Set only if the URL has several hosts. cluster_: the UUID of their cluster. cluster_at_: the
+  // host that reported this UUID first.
   std::string cluster_, cluster_at_;
-  bool cluster_known_ = false;  // whether all hosts have been asked
+  bool cluster_known_ = false;  // prepare_session() has made its one check of the other hosts
 };
 
 }  // namespace dlock::mysql

@@ -87,9 +87,9 @@ class Connection final : public SqlSession {
                                                   int answers = 1);
   ~Connection() override;
 
-  // Sends one statement (or several, with `;` between) and waits for its reply, for at least
-  // `least_time`. Errc::timed_out: no reply came in time. Then the connection is broken, unless
-  // `holds` is true: in this case the reply is still outstanding.
+  // Sends one statement (or several, with `;` between) and waits for its reply until `until`, but
+  // for at least `least_time`. Errc::timed_out: no reply came in time. Then the connection is
+  // broken, unless SqlSession::holds is true: in this case the reply is still outstanding.
   Result<SqlRows> query(std::string_view what, std::string_view sql, Deadline until);
   // The same with a format and its arguments.
   template <class... Args>
@@ -139,8 +139,8 @@ class Connection final : public SqlSession {
 
   Duration least_time{};
   std::vector<std::string> names;  // named locks that this session has
-  // A named lock of this session. The session's grants name this lock, and its release wakes
-  // waiters. Empty: none.
+  // A named lock of this session. The session's grants name this lock, and waiters wake when it is
+  // released. Empty: the session has no such lock.
   std::string wake_lock{};
 
  private:
@@ -171,9 +171,11 @@ class Connection final : public SqlSession {
   Remedy remedy_ = Remedy::none;
   std::int64_t wait_timeout_ = 0;
   Duration row_wait_{};
-  std::map<std::string, st_mysql_stmt*> repeated_;  // by name; null: sent only once, as text
+  // By Template::name. Null: the statement was sent only as text, and is not prepared.
+  std::map<std::string, st_mysql_stmt*> repeated_;
   bool prepares_ = true;
-  // a call that has not ended, because its reply did not come in time
+  // The statement and the function of a call that has not ended, because its reply did not come in
+  // time.
   st_mysql_stmt* suspended_ = nullptr;
   Continue continue_ = nullptr;
 };

@@ -236,7 +236,7 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
                     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
                     "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,"
                     "time_zone='+00:00',"
-                    "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT: the server's value
+                    "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT is the server's value
                     "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
                     "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname',"
                     "'port','server_id','server_uuid','read_only','super_read_only','wsrep_on',"

@@ -15,8 +15,9 @@ struct ClientDefaults {
 };
 ClientDefaults parse_client_defaults(std::string_view text);
 
-// Reads .my.cnf in $HOME, or in the home directory of /etc/passwd. Without the file, nothing is
-// set. Errc::config: others may write to the file, or it has a password and others may read it.
+// Reads .my.cnf in $HOME or, without $HOME, in the home directory that /etc/passwd names. If there
+// is no such file, nothing is set. Errc::config: others may write to the file, or it has a password
+// and others may read it.
 Result<ClientDefaults> client_defaults();
 Result<ClientDefaults> client_defaults_from(const std::string& path);
 

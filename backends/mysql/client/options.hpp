@@ -16,11 +16,11 @@ struct Options : SqlOptions {
   bool password_of_cnf = false;   // the password came from ~/.my.cnf
   // The directory of client authentication plugins; empty: the usual directories.
   std::string plugin_dir;
-  // ?table= and ?key_column=, for the recipes that lock rows; empty: the recipe's own
+  // ?table= and ?key_column= of recipes that lock rows; empty: the recipe's own table and column
   std::string table, key_column;
-  // for-update, ?where.COLUMN=: column, value
+  // recipe for-update: the column and the value of each ?where.COLUMN=VALUE
   std::vector<std::pair<std::string, std::string>> conditions;
-  // insert: a foreign row is removed at this age
+  // recipe insert: the age at which a row of another program is removed; nullopt: never
   std::optional<Duration> stale_after;
 
   bool read_password_again();  // reads ~/.my.cnf, too

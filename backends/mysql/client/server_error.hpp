@@ -11,7 +11,8 @@ using ServerError = ServerErrorRow<unsigned>;  // a number of the server or of t
 inline constexpr unsigned mysql_lock_nowait = 3572;  // ER_LOCK_NOWAIT; not in MariaDB's headers
 
 // A number that is not listed becomes Remedy::none and Errc::protocol: the outcome is unknown, and
-// a retry may help. `text` comes from the server, and names the option that prevents a statement.
+// a retry may help. `text`: the server's message. If an option of the server prevents a statement,
+// the message names that option.
 ServerError classify(unsigned number, std::string_view text = {}) noexcept;
 
 // "<what> at <where>: error <number>: <text, made printable and short> (<advice>)"

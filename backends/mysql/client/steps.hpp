@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the socket of the client library. For the calls of Connector/C that work in steps, it
-// translates between MYSQL_WAIT_* and the events of poll(2).
+// Finds the socket of the client library. Also translates between MYSQL_WAIT_* and the events of
+// poll(2), for the calls of Connector/C that work in steps.
 #pragma once
 #include <mysql.h>
 #include <poll.h>

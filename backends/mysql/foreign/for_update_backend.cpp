@@ -67,7 +67,8 @@ Result<void> ForUpdateBackend::set_up(Connection& c, const std::string& name, De
           fmt::format("table {} is of engine {}, which locks no rows, so it would not exclude",
                       table, engine.text(0))));
   }
-  // Reads the table of the records, too, because creating it later would end the transaction.
+  // Reads the table of the records, too, so that a missing table is created now. If the table were
+  // created later, this would end the transaction.
   auto there = c.query("look", until, "SELECT 1 FROM {0} WHERE name={1}; SELECT 1 FROM {2}", table_,
                        hex(name), row(name));
   if (!there) return fail(std::move(there.error()));

@@ -12,7 +12,8 @@ namespace dlock::mysql {
 // `dl:<owner><the first 16 digits of the SHA-256 of the key>`. The key is part of the name, because
 // keys that are locked together have one owner, but each key has its own session.
 std::string life_name(const Owner&, const std::string& name);
-// An SQL condition: the session that the record `r` names has its named lock life_name().
+// An SQL condition that is true if the session that the record `r` names has the named lock
+// life_name().
 inline constexpr std::string_view session_lives =
     "IS_USED_LOCK(CONCAT('dl:',r.owner,LEFT(SHA2(r.name,256),16)))=r.conn";
 
@@ -25,8 +26,8 @@ class HeldBackend : public SqlHeldBackend<NamedBackend> {
   std::string_view loss_reason() const final {
     return "the session does not have it any more, or a release was forced (release --force)";
   }
-  // For refusals: what these locks are called, and what a proxy that shares connections does to
-  // them.
+  // For refusals. locks() names these locks. behind_proxy() says what a proxy that shares
+  // connections does to them.
   virtual std::string_view locks() const = 0;
   virtual std::string_view behind_proxy() const = 0;
   // Called before the first request over a session.
@@ -38,7 +39,7 @@ class HeldBackend : public SqlHeldBackend<NamedBackend> {
   // Writes the record of the lock that the session `c` has. May use another session to write.
   virtual Result<std::optional<FencingToken>> record_grant(Connection& c, const std::string& name,
                                                            const Request&, Deadline until) = 0;
-  // Releases the lock, in case an interrupted wait was granted the lock.
+  // Releases the lock that a wait may have been granted before it failed or was interrupted.
   virtual Result<void> undo(Connection&, const std::string& name, Deadline until) = 0;
   // Returns the session of a foreign holder, or 0 if the server does not report it.
   virtual Result<std::uint64_t> session_of(Connection&, const std::string&, Deadline) {

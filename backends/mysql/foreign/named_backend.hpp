@@ -9,7 +9,7 @@
 namespace dlock::mysql {
 
 // Returns a statement that reads the engine of a table, and whether the engine has transactions
-// ("YES" or "NO"). Only such an engine locks rows.
+// ("YES" or "NO"). Only an engine with transactions locks rows.
 std::string engine_of(const std::string& table);
 
 struct LockRow : LockRecord {
@@ -54,8 +54,8 @@ class NamedBackend : public SqlRecordBackend<Client> {
   static std::string identity_of(const Request&);  // returns the text for column `who`
   // Writes the current holder to the record and returns its token. `from`: an SQL FROM clause that
   // selects a row only if the lock is still held and the server is writable (@writes). If it
-  // selects none, nothing is written, and the result is nullopt. `again`: if the record already
-  // names this owner, the owner keeps its token.
+  // selects none, nothing is written, and the result is nullopt. If `again` is true, an owner that
+  // the record already names keeps its token.
   Result<std::optional<FencingToken>> write_record(Connection&, const std::string& name,
                                                    const Request&, const std::string& from,
                                                    const std::string& conn, Deadline until,

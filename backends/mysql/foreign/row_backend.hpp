@@ -19,8 +19,8 @@ class RowBackend : public NamedBackend {
 
   struct Try {
     std::optional<FencingToken> token;  // set if the lock was taken
-    Deadline sent{};                    // a time before the request that took the lock was sent
-    LockRow found;                      // if the lock was not taken: the record of its holder
+    Deadline sent{};  // when we sent the request that took the lock, or a little earlier
+    LockRow found;    // if the lock was not taken: the record of its holder
   };
   // Takes the lock if it is free. The call may be repeated.
   Result<Try> try_once(const Request&);

@@ -24,7 +24,7 @@ class VersionBackend final : public RowBackend {
 
  private:
   struct Row {
-    bool exists = false, read_only = false;  // read_only: of the server
+    bool exists = false, read_only = false;  // read_only: the server accepts no writes
     std::uint64_t version = 0, fence = 0;
     std::string owner;
     Micros until = 0, now = 0;

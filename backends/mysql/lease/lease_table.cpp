@@ -29,9 +29,9 @@ std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder&
           Bytes{fmt::format(" {} {}\n", h.delay, h.meta.empty() ? "-" : h.meta)}};
 }
 
-// No decision here depends on the clock: the statement takes the key only if the row is exactly as
-// the last release wrote it. The session takes its wake lock before that, so a contender that sees
-// the grant finds a lock to wait for.
+// Whether the key is free does not depend on the clock here: the statement takes the key only if
+// the row is exactly as the last release wrote it. The session takes its wake lock before it takes
+// the key, so a contender that sees the grant finds a lock to wait for.
 //
 // A statement that names no version could be carried out after we gave it up, perhaps because it
 // waited for the row. Its grant would have no owner. So the statement takes the key only if it
@@ -47,8 +47,8 @@ std::string take_in_sql(std::string_view clock) {
       grant_in_sql(clock), clock, server_writes);
 }
 
-// Returns the assignment of the last run. Tokens have 20 digits here, so they compare as bytes. If
-// the new token is not above the recorded token, the assignment changes nothing.
+// Returns the SQL assignment that records the last run. Tokens have 20 digits here, so they compare
+// as bytes. If the new token is not above the recorded token, the assignment changes nothing.
 std::string run_in_sql(std::string_view clock, std::string_view token, std::string_view head,
                        std::string_view status, std::string_view granted, std::string_view who) {
   return fmt::format("last_run=IF(LEFT(last_run,20)<{1},CONCAT({2},{0},{3},{4},{5}),last_run)",

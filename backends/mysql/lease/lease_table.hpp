@@ -59,7 +59,7 @@ class LeaseTable final : public SqlLeaseTable {
   Result<SqlQueueRow> waited(SqlSession&, Attempt&, SqlAnswers, Deadline sent,
                              Deadline until) override;
   bool may_wait_further(const SqlSession&, Attempt&) override;
-  // A request that was interrupted may have been carried out without the wake-up.
+  // True also after an interrupted request: it may have been carried out without the wake-up.
   bool is_unclear(const SqlSession&) const noexcept override;
   Result<void> keep_session(SqlSession&, Duration ttl, Deadline until) override;
   Result<void> release_locks(SqlSession&, const std::string& name, const Owner&,

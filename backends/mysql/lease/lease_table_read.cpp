@@ -19,8 +19,8 @@ constexpr std::size_t usual_columns = 16;  // columns before the columns of the 
 std::string queue_name(const Owner& o, Mode mode) {
   return (mode == Mode::exclusive ? "dl:" : "dq:") + o.hex();
 }
-// An SQL expression that takes the named lock unless this session has it already. It returns 1 if
-// this session has the lock then.
+// Returns an SQL expression that takes the named lock unless this session has it already. Its value
+// is 1 if this session has the lock afterwards.
 std::string gets_name(const std::string& name) {
   return fmt::format("IF(IS_USED_LOCK('{0}')=CONNECTION_ID(),1,GET_LOCK('{0}',0))", name);
 }
@@ -45,8 +45,8 @@ std::string LeaseTable::lock_of(const LockState::Holder& h, const Row& row) cons
 }
 
 // A waiter is alive while its session has the waiter's named lock or, if the waiter polls, until
-// the time in column `live`. Our own session may have that named lock, because it waited for the
-// lock and got it. In this case the lock does not show that the waiter is alive.
+// the time in column `live`. Our own session has that named lock if it has waited for the waiter's
+// end and got the lock. In this case the lock does not show that the waiter is alive.
 std::string LeaseTable::alive(std::string_view row, bool wakes) const {
   const std::string name =
       fmt::format("IS_USED_LOCK(CONCAT(IF({0}.mode='X','dl:','dq:'),{0}.owner))", row);
@@ -56,7 +56,7 @@ std::string LeaseTable::alive(std::string_view row, bool wakes) const {
                      by_time);
 }
 
-// A contender needs named locks to show that it is alive. Returns the names of those that its
+// A contender needs named locks to show that it is alive. Returns the names of the locks that its
 // session does not have yet.
 std::vector<std::string> LeaseTable::missing_names(const Connection& c, const Attempt& a) const {
   if (!setup_.wakes) return {};
@@ -89,18 +89,18 @@ std::string LeaseTable::read_in_sql(const Connection& c, const Attempt& a) const
   }
   sql += ",l.wake,@@global.read_only";
   for (const std::string& name : missing_names(c, a)) sql += "," + gets_name(name);
-  // Release the name only after the statement has checked which waiters are alive, because this
-  // check needs the name to be ours.
+  // Release this named lock only after the statement has checked which waiters are alive: for that
+  // check, our session must still have the lock.
   if (!a.give_up.empty()) sql += fmt::format(",RELEASE_LOCK('{}')", a.give_up);
   return sql + fmt::format(" FROM dlock_lock l WHERE l.name={}", hex(a.name));
 }
 
-// The named locks come first, because a row whose named lock is free belongs to a dead waiter.
-// `waiters=1` comes last; lease_table.hpp says why.
+// Takes the named locks first, because a row whose named lock is free counts as the row of a dead
+// waiter. Sets `waiters=1` last; lease_table.hpp says why.
 std::string LeaseTable::join_in_sql(const Connection& c, const Attempt& a) const {
   const std::string live = setup_.wakes ? "0" : fmt::format("{}+{}", setup_.clock, setup_.patience);
   std::string names;
-  for (const std::string& name : missing_names(c, a))  // the reading shows whether we got the names
+  for (const std::string& name : missing_names(c, a))  // the reading shows which we got
     names += (names.empty() ? "DO " : ",") + gets_name(name);
   if (!names.empty()) names += ";";
   return fmt::format(
@@ -138,7 +138,8 @@ Result<LeaseTable::Read> LeaseTable::finish_reading(Connection& c, Attempt& a, c
 
 SqlLeaseStatements LeaseTable::statements(bool wakes) const {
   const std::string lives = alive("w", wakes);
-  // For `inspect`, a name also counts if our own session has it, because that session never waits.
+  // For `inspect`, a named lock also counts if our own session has it, because a session of inspect
+  // never waits.
   const std::string shown =
       wakes ? fmt::format(
                   "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:','dq:'),w.owner)) IS "

@@ -45,7 +45,7 @@ class AdvisoryBackend final : public SqlHeldBackend<SqlRecordBackend<Client>> {
   Call set_timeout(Duration ttl) const;
   Result<Lock> lock_of(const Key&) const;
   std::string record_of(std::string_view key) const;
-  // Runs over any session. A missing table counts as a table without rows.
+  // Runs the statement in any session. A missing table counts as a table without rows.
   Result<SqlRows> query(std::string_view what, const Call&);
 
   const AdvisoryStatements sql_;

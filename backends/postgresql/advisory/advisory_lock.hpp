@@ -20,8 +20,8 @@ class AdvisoryStatements {
 
  private:
   const std::string kind_;
-  // the arguments of the lock functions; the FROM and WHERE that find the sessions that have the
-  // lock or wait for it
+  // args_: the arguments of the lock functions. rows_: the FROM and WHERE that find the sessions
+  // that have the lock or wait for it.
   const std::string args_, rows_;
 
  public:
@@ -36,9 +36,9 @@ class AdvisoryStatements {
   // this lock.
   const SqlStatement free;
   const SqlStatement read;   // $2: name of the record; columns: AdvisoryBackend::read_record
-  const SqlStatement there;  // as `read`, if the table is missing
-  // Ends those sessions of $2, "PID,PID", that have the lock or wait for it. $3: the ms to wait
-  // for the end of each.
+  const SqlStatement there;  // replaces `read` if the table is missing: only what needs no table
+  // Ends the sessions in $2, "PID,PID", but only those that have the lock or wait for it. $3: how
+  // many ms to wait for the end of each.
   const SqlStatement end;
   // Waits for the lock of this value; see wait_statement().
   SqlStatement wait(const std::string& value, Duration longest) const;

@@ -84,8 +84,8 @@ void Client::give_back(std::unique_ptr<SqlSession> s) {
   idle_.push_back(std::move(s));
 }
 
-// Do not repeat a step that waited too long, because its time is used up. After a session that
-// broke, the step runs over another session.
+// Do not repeat a step that waited too long, because its time is used up. If the session broke, the
+// step runs over another session.
 bool Client::may_repeat(SqlSession& c, const Error& e, Deadline until, unsigned failures) {
   if (!retryable(e.code)) return false;
   if (!c.has_server_error() && !(c.used && Clock::now() < until)) return false;

@@ -11,11 +11,11 @@
 
 namespace dlock::postgresql {
 
-// Returns a statement that waits for an advisory lock. `take`: the call of the function. `longest`:
-// the longest time that it waits. When that time is over, or when end_waits_in_sql() ends the wait,
-// the statement catches the error in PL/pgSQL and does not fail. Otherwise the server would log
-// each such error, with the statement. `waited_statement`, sent after it, returns the result of the
-// wait.
+// Returns a statement that waits for an advisory lock. `take`: the call of the SQL function that
+// takes the lock. `longest`: the longest time that the statement waits. When that time is over, or
+// when end_waits_in_sql() ends the wait, the statement catches the error in PL/pgSQL and does not
+// fail. Otherwise the server would log each such error, with the statement. `waited_statement`,
+// sent after this statement, returns the result of the wait.
 SqlStatement wait_statement(std::string_view take, Duration longest);
 // Returns the server's clock before the wait. NULL: the session did not get the lock.
 extern const SqlStatement waited_statement;
@@ -24,7 +24,8 @@ extern const SqlStatement waited_statement;
 // the same number, the query only makes that session wait once more.
 std::string end_waits_in_sql(std::string_view pid);
 
-// connection(): Errc::unavailable if no server of the URL accepts writes.
+// The inherited connection() returns Errc::unavailable if no server of the URL accepts writes,
+// unless `any` is true.
 class Client final : public SqlClientOf<Options, Connection> {
  public:
   explicit Client(Options options, std::string_view schema = schema::lease)

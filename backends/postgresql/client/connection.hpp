@@ -55,8 +55,9 @@ class Connection final : public SqlSession {
   static Result<std::unique_ptr<Connection>> open(const Options&, const Server&, Duration timeout);
   ~Connection() override;
 
-  // Sends the statements, and waits for their replies for at least op_timeout. Errc::timed_out: the
-  // outcome is unknown. Then the session is broken, as after every error except a missing table.
+  // Sends the statements, and waits for their replies until `until`, but for at least op_timeout.
+  // Errc::timed_out: the outcome is unknown. Then the session is broken, as after every error
+  // except a missing table.
   Result<SqlAnswers> exchange(std::string_view what, std::span<const Call>, Deadline until);
   Result<SqlRows> query(std::string_view what, const Call&, Deadline until);
   // Sends statements; receive() takes their replies.
@@ -72,7 +73,7 @@ class Connection final : public SqlSession {
   Remedy remedy() const noexcept override { return classify(sqlstate_).remedy; }
   bool outlives_errors() const noexcept override { return false; }
 
-  // of the last failed call; empty: the server reported no error
+  // Returns the SQLSTATE of the last failed call. Empty: the server reported no error.
   const std::string& sqlstate() const noexcept { return sqlstate_; }
 
   const Facts& facts() const noexcept { return facts_; }
@@ -82,8 +83,8 @@ class Connection final : public SqlSession {
   // Returns how long a statement waits for a row that another session changes.
   Duration row_wait() const noexcept { return row_wait_; }
 
-  // The advisory locks of this session: the ticket of its place in a queue or of its grant, and its
-  // wake lock (0: none).
+  // The advisory locks of this session (lease_table.hpp). `locks`: the ticket of its place in a
+  // queue or of its grant. `wake_lock`: its wake lock; 0: it has none.
   std::set<std::uint64_t> locks;
   std::uint64_t wake_lock = 0;
 

@@ -20,7 +20,7 @@ bool is_local(int socket) {
 }
 
 // Returns a statement that sets what would otherwise change the meaning of our statements, how long
-// they wait, or how the server plans them. (By default it scans small tables that were never
+// they wait, or how the server plans them. (By default a server scans small tables that were never
 // analysed, and plans a statement again for each execution.) The statement leaves out a setting
 // that the server does not know. Behind a pooler it sets nothing, because the settings would stay
 // with the session of another client. With client_connection_check_interval the server notices the

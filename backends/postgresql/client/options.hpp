@@ -12,7 +12,7 @@ namespace dlock::postgresql {
 struct Server {
   std::string host;
   std::uint16_t port = 5432;
-  std::string socket;     // a directory; then `host` is empty
+  std::string socket;     // the directory of a unix socket; then `host` is empty
   std::string address{};  // ?hostaddr=; empty: ask the name service
   std::string text() const;
 };
@@ -23,7 +23,7 @@ struct Options : SqlOptions {
   std::vector<Server> servers;  // dlock uses the first server that replies and accepts writes
   std::string key_kind;         // ?key= of recipe advisory
   std::string tls_name;         // the name that the certificate must have; empty: the host
-  std::vector<std::pair<std::string, std::string>> library;  // passed on to libpq
+  std::vector<std::pair<std::string, std::string>> library;  // name and value of items for libpq
 };
 
 // Errc::usage: the message names the item, its value and what is allowed.

@@ -8,9 +8,9 @@
 // ticket becomes free, too, and the contender counts as dead. A ticket wakes waiters and shows who
 // lives; a free ticket never means a free lock. A waiter waits for the ticket of the contender
 // ahead of it, and reads the key after that wait, in the same exchange. The number of the advisory
-// lock is the row's number combined with the table's number, because advisory locks belong to the
-// database, and the table of another schema counts from the same number. Outside of the statements,
-// "ticket" means the number of the advisory lock.
+// lock is the row's number combined with the table's number: advisory locks belong to the database,
+// and the table of another schema has the same row numbers. Outside of the statements, "ticket"
+// means the number of the advisory lock.
 //   * An exclusive waiter keeps its ticket when it becomes the holder. Beside a holder that is not
 //     exclusive, the next waiter may be able to run. So the grant of such a holder releases its
 //     ticket, and later waiters wait for the wake lock of the holder's session instead.
@@ -68,20 +68,21 @@ class LeaseTable final : public SqlLeaseTable {
     return h.ticket == 0 ? "" : std::to_string(h.ticket);
   }
 
-  // `lock`: the session takes the ticket of the owner's row, if it does not have the ticket yet.
+  // If `lock` is set, the session takes the ticket of the owner's row, unless it has the ticket.
   Call load(const std::string& name, const Owner* me, const Connection&, bool lock) const;
   Result<Row> finish_reading(Connection&, const Attempt&, const SqlRows&, Deadline sent,
                              Deadline until);
   Call change(const std::string& name, const Change&) const;
   void add_wake_lock(Connection&, std::vector<Call>&) const;
 
-  const std::string alive_;  // an SQL condition on `w`
+  const std::string alive_;  // an SQL condition: the waiter of row `w` is alive
   const SqlStatement load_, take_, write_, leave_, join_;
   const SqlLeaseStatements statements_;
 };
 
-// Returns an SQL expression that turns the number of a row of dlock_wait into the number of its
-// advisory lock, and back. The upper four bits stay the same; a wake lock has other upper bits.
+// Returns an SQL expression that turns `number`, the number of a row of dlock_wait, into the number
+// of its advisory lock, and back. `row`: the name of any row of that table in the statement. The
+// upper four bits stay the same; a wake lock has other upper bits.
 std::string turned(std::string_view row, std::string_view number);
 
 }  // namespace dlock::postgresql

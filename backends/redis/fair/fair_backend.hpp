@@ -9,9 +9,9 @@
 
 namespace dlock::redis {
 
-// A waiter polls every third of its patience. If it sends nothing for a whole patience, it is
-// dropped. A waiter that was woken and does not claim the lock within `claim` loses its place. So a
-// dead first waiter can block the others for at most `claim`.
+// patience_of() is how long a waiter may send nothing before it is dropped. A waiter polls at least
+// three times in that time. A waiter that was woken and does not claim the lock within `claim`
+// loses its place. So a dead first waiter can block the others for at most `claim`.
 constexpr Duration patience_of(Duration ttl) noexcept {
   return std::clamp<Duration>(ttl / 3, std::chrono::seconds{3}, std::chrono::seconds{10});
 }

@@ -8,7 +8,7 @@
 namespace dlock::redis {
 namespace {
 
-constexpr unsigned most_breaks = 2;  // connections lost in one poll, before it returns an error
+constexpr unsigned most_breaks = 2;  // lost connections in one poll; after more, the poll fails
 constexpr auto past_the_end = std::chrono::milliseconds{2};
 // The pause of a waiter that cannot be woken because its slot is being moved.
 constexpr auto rest_time = std::chrono::milliseconds{500};
@@ -61,7 +61,7 @@ class FairWaiter final : public Waiter {
 
   FairBackend& backend_;
   Client& client_;
-  Request request_;  // may be repeated, because nothing was released under its owner
+  Request request_;  // its owner has released nothing yet, so the request may be repeated
   const FairKeys keys_;
   const Duration patience_;
   // At most one of these three is set: acquire is in flight, BLPOP is in flight, or acquire must
@@ -71,7 +71,7 @@ class FairWaiter final : public Waiter {
   std::optional<Deadline> rest_until_;
   bool queued_ = false;        // we have a place in the queue
   std::optional<Lease> owed_;  // a grant whose release got no reply
-  Deadline grants_from_{};     // end of the server's grace period; before it, places but no grants
+  Deadline grants_from_{};     // the end of the server's grace period; until then it only queues us
   unsigned breaks_ = 0;        // connections lost in this poll
   Waiting last_;
 };

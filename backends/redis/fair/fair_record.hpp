@@ -22,12 +22,12 @@ class FairKeys {
   // The lock's key is named after `fence`, the field that stays when there are no holders.
   std::string lock() const { return base_ + "fence"; }
   std::string queue() const { return base_ + "queue"; }
-  // in the order of KEYS
+  // in the order in which the scripts get them in KEYS
   std::vector<std::string> all() const { return {lock(), queue()}; }
   std::string wake(const Owner& owner) const { return base_ + "wake:" + owner.hex(); }
   std::string slot() const { return base_; }  // chooses the server in a cluster
   const std::string& name() const noexcept { return name_; }
-  // the full key, if the name is a shortened one
+  // a space and the full key, if the name is a shortened key; otherwise empty
   const std::string& record_suffix() const noexcept { return record_suffix_; }
 
   // Returns dlock's name in `found`, a key of the store that matches pattern(). nullopt: `found` is
@@ -57,7 +57,7 @@ std::optional<WaiterRecord> parse_waiter(std::string_view record);  // id|mode|l
 
 HolderView view_of(const HolderRecord&, Micros now);
 
-// the most holders, and waiters, of one key that are shown
+// At most this many holders of a key are shown, and at most this many waiters.
 inline constexpr std::size_t most_shown = 1000;
 
 // Makes a view from the reply of script inspect. nullopt: there is no such key.

@@ -18,18 +18,18 @@
 //    the value first, because a bare EXPIRE could end B's lock before the time that B relies on. If
 //    A is another program, its EXPIRE can end B's lock too early.
 //
-// getset: SETNX writes the time at which the lock ends as the value. When that time has passed, a
-// client takes the lock over with GETSET: the client that gets the old time back has the lock.
-// dlock does both in one script, so it never overwrites a time that has not passed. The weaknesses
-// of the algorithm:
+// getset: the value is the time at which the lock ends. A client writes it with SETNX. When that
+// time has passed, a client takes the lock over with GETSET: the client that gets the old time back
+// has the lock. dlock does both in one script, so it never overwrites a time that has not passed.
+// The weaknesses of the algorithm:
 // 1. The times are by the clients' clocks: a client whose clock is ahead takes the lock over from a
 //    valid holder.
 // 2. A and another program B see that the time has passed. A's GETSET returns the old time, so A
 //    has the lock. B's GETSET returns A's time, so B does not have the lock, but B has overwritten
 //    A's time. A finds a value that is not its own, and must consider its lock lost.
 // 3. The value does not name its owner. If the owner is a dlock, the record beside the lock names
-//    it. The server never deletes such a lock: after a crash, the last time stays until another
-//    client takes over.
+//    it. The server never deletes a lock of this recipe: after a crash, the last time stays until
+//    another client takes the lock over.
 #pragma once
 #include "core/key.hpp"
 #include "redis/redis_backend.hpp"
@@ -45,10 +45,10 @@ struct NamedKey {
   NamedKey(std::string_view prefix, const Key& key) : NamedKey(std::string{prefix} + key.text()) {}
   explicit NamedKey(std::string lock_name);
 
-  // false: the name has a '}' without a '{' before it, which a cluster cannot use
+  // False: in a cluster, lock and record would have different slots, because the tag has a '}'.
   bool same_slot = true;
 
-  // Returns the name of the lock that has this record. nullopt: it is no record of dlock.
+  // Returns the name of the lock that has this record. nullopt: `fence` is not a record of dlock.
   static std::optional<std::string> lock_of(std::string_view fence);
   static std::string fences_below(std::string_view prefix);  // pattern for SCAN
 };
@@ -69,7 +69,7 @@ struct NamedState {
 
   static std::optional<NamedState> parse(const Reply&);  // nullopt: the reply is malformed
   bool held() const noexcept { return type != "none"; }
-  // whether a dlock holds it
+  // Returns whether a dlock holds the lock.
   bool ours() const noexcept { return held() && record && record->value == value; }
 };
 
@@ -97,11 +97,11 @@ class NamedBackend final : public RedisBackend {
     return remove(at.lock, at.lock, at.fence);
   }
 
-  // What the value of a lock says. Used by the waiter.
+  // What the value of a lock says, which depends on the recipe. The waiter uses it, too.
   enum class Value {
-    owner,   // set: the owner
-    marked,  // setnx-expire: begins with value_mark and the owner
-    time,    // getset: when the lock ends; only the record names the owner
+    owner,   // recipe set: the owner
+    marked,  // recipe setnx-expire: a text that begins with value_mark and the owner
+    time,    // recipe getset: the time at which the lock ends; only the record names the owner
   };
   Value value() const noexcept { return value_; }
   // Returns the value of a lock of this owner. If the result ends in ':', it is only the beginning
@@ -121,7 +121,8 @@ class NamedBackend final : public RedisBackend {
     std::string lock, value;
     Deadline since;
   };
-  // setnx-expire: the last foreign lock without an end that was seen.
+  // setnx-expire: the foreign lock without an expiry that was seen last. `since`: when this value
+  // of the lock was first seen.
   std::optional<Endless> endless;
 
  private:

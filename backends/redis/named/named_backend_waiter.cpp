@@ -127,7 +127,7 @@ Result<PollingWaiter::Tried> NamedWaiter::take_by_setnx() {
   if (client_.in_grace_period) return in_grace(set);
   if (set.reply.integer == 1) return complete(value);
   TRY(state, backend_.read_state(key_));
-  if (state.value == value) return complete(value);  // an earlier request of ours got it
+  if (state.value == value) return complete(value);  // an earlier request of ours got the lock
   if (!state.held()) return Tried{.free_in = Duration{}};
   return mend(state);
 }

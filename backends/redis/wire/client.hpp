@@ -14,9 +14,9 @@ struct TimedReply {
   Reply reply;              // not an error
   Deadline sent;            // a time before the answered request was sent
   bool repeated = false;    // an earlier attempt may have been carried out, too
-  std::int64_t copies = 0;  // how many replicas have the change, if requested
-  // Above 0: the server may have lost locks, and grants nothing for this long. So if the command
-  // must be withheld, it was not sent; and a holder may exist although the server did not find it.
+  std::int64_t copies = 0;  // how many replicas have the change (Command::confirmed)
+  // Above 0: the server may have lost locks, and grants nothing for this long. A command that must
+  // then be withheld was not sent (InGrace). A holder may exist even if the server found none.
   Duration grace_left{};
 };
 
@@ -45,7 +45,7 @@ class Client {
   Result<std::unique_ptr<Connection>> line_to(const Endpoint&, Wait);
   void give_back(std::unique_ptr<Connection>);
   // Closes the connection at once. The next request looks the server up again. `text`: the error
-  // reply that is the reason.
+  // reply that is the reason to close it; empty: there was none.
   void invalidate(std::unique_ptr<Connection>, std::string_view text = {});
   // Send one request on a connection, without a retry. For an error reply, request() returns an
   // Error, and request_any() returns the Reply.
@@ -98,8 +98,8 @@ class Client {
   friend class Exchange;
   explicit Client(Options options) : options_(std::move(options)) {}
   Connection::Shared shared() noexcept { return {options_, credentials_, requests}; }
-  // Returns the deadline of one exchange: `by`, but if a server has replied before, at least
-  // op_timeout from now.
+  // Returns the deadline of one exchange. It is `by`, but if a server has replied before, the
+  // exchange gets at least op_timeout from now.
   Deadline own_time(Deadline by) const noexcept;
   // Calls `it`. If the server refuses our credentials and the files have newer credentials, calls
   // `it` again.
@@ -127,9 +127,10 @@ class Client {
   std::vector<std::string> warnings_;
 };
 
-// The exchange of one command, from the search for its server to the reply. It follows NOSCRIPT,
-// ASK and TRYAGAIN. It ends when the server refuses the command or the connection closes. Then the
-// caller decides whether to repeat the command in another exchange.
+// The exchange of one command, from the search for its server to the reply. After the error reply
+// NOSCRIPT, ASK or TRYAGAIN it sends the command again, as detour() says. It ends when the server
+// refuses the command or the connection closes. Then the caller decides whether to repeat the
+// command in another exchange.
 class Exchange {
  public:
   Exchange(Client& client, Command command) : client_(client), command_(std::move(command)) {}
@@ -137,7 +138,8 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  Result<TimedReply> run(Deadline connect_by);  // does everything, and cannot be interrupted
+  // Calls begin(), await() and, if the command must be confirmed, copies(). Cannot be interrupted.
+  Result<TimedReply> run(Deadline connect_by);
 
   Result<void> begin(Wait);  // connects and sends the command
   // Returns the reply. nullopt: the wait is over, but the reply may still come. At the latest

@@ -119,7 +119,7 @@ class ClusterLocator final : public Locator {
   std::uint16_t index_of(Endpoint);
 
   const Connection::Shared shared_;
-  std::vector<Endpoint> nodes_;               // masters, those of the current map and earlier ones
+  std::vector<Endpoint> nodes_;               // the masters of the current map and earlier maps
   std::array<std::uint16_t, 16384> slots_{};  // index into nodes_
   bool known_ = false;
 };

@@ -21,14 +21,14 @@ struct Script {
 // How a command is sent.
 struct Manner {
   bool by_text = false;       // EVAL instead of EVALSHA, for a server without the script
-  bool asking = false;        // after ASKING: the slot of its keys is being moved to this server
-  bool alone = false;         // with only the first Command::enough keys
-  std::string_view number{};  // precedes the arguments; empty: none
+  bool asking = false;        // send ASKING first: the keys' slot is being moved to this server
+  bool alone = false;         // send only the first Command::enough keys
+  std::string_view number{};  // the number of the request, sent before the arguments; empty: none
 };
 
 // A command that can be repeated without harm.
 struct Command {
-  // How a command is treated at a server in its grace period, which may have lost a lock.
+  // How to treat the command at a server in its grace period: the server may have lost a lock.
   enum class InGrace {
     sent,      // as usual, because it grants nothing
     withheld,  // not sent, because it may grant
@@ -36,7 +36,7 @@ struct Command {
   };
 
   std::string_view what;           // "renew", for messages
-  const Script* script = nullptr;  // none: a plain command
+  const Script* script = nullptr;  // null: a plain command
   // The keys of the script. For a plain command keys[0] chooses the server and is not sent.
   std::vector<std::string> keys;
   std::vector<std::string> args;  // the script's arguments, or the words of a plain command
@@ -44,7 +44,7 @@ struct Command {
   // If the slot of the keys is being moved, the script needs only the first `enough` keys; 0: all
   // keys.
   std::size_t enough = 0;
-  bool confirmed = false;  // waits for as many replicas as ?replicas= demands
+  bool confirmed = false;  // after the reply, wait for as many replicas as ?replicas= demands
 };
 
 // Return a duration as an argument. micros(): whole microseconds, never negative. millis(): whole
@@ -87,8 +87,9 @@ class Connection {
   // The server has replied to a request over this connection. If the connection fails later, the
   // server may only have closed it.
   bool used() const noexcept { return used_; }
-  const ServerFacts& facts() const noexcept { return facts_; }  // when ready
-  unsigned credentials() const noexcept { return version_; }    // the version the greeting used
+  const ServerFacts& facts() const noexcept { return facts_; }  // known when ready()
+  // Returns the version of the credentials that the greeting used.
+  unsigned credentials() const noexcept { return version_; }
 
   // Returns why it is closed. Errc::unavailable: there is no server, or the connection broke.
   // Errc::denied: password, rights or certificate. Errc::usage: the database does not exist.
@@ -100,8 +101,8 @@ class Connection {
   // server expects TLS.
   bool mute() const noexcept { return mute_; }
 
-  // Connects again. `by`: the deadline of the connection and of the greeting. But if the connection
-  // is open in time, the greeting has at least `greeting` from then on.
+  // Connects again. The connection must be open before `by`. Once it is open, the greeting has time
+  // until `by`, but at least `greeting`.
   void dial(Deadline by, Duration greeting = {});
   // Appends a command. The next push() or next() sends it. Call it only when the connection is
   // ready.
@@ -158,8 +159,8 @@ class Connection {
   Error why_{Errc::unavailable, "not connected"};
 };
 
-// Waits until something happens on one of the connections, or until `until`. Call next() on all of
-// them afterwards. False: it was interrupted.
+// Waits until something happens on one of the connections, or the wait is over. Call next() on all
+// of them afterwards. False: the wait was interrupted.
 bool wait_for_any(std::span<Connection* const>, Wait);
 
 }  // namespace dlock::redis

@@ -25,10 +25,10 @@ struct ServerFacts {
   bool replica = false;
   bool cluster = false;
   Duration
-      uptime{};  // at least this long at `read_at`, by the server's wall clock; 0: not reported
+      uptime{};  // the server was up at least this long (its wall clock) at `read_at`; 0: unknown
   Deadline read_at{};
   std::string run_id;  // names this process of the server
-  // the maxmemory-policy by which it may delete locks; empty: it deletes none
+  // the maxmemory-policy under which the server may delete locks; empty: it deletes none
   std::string evicts;
 
   // Returns what is left of the grace period. During this time, the server may have forgotten a
@@ -57,7 +57,7 @@ Result<std::string> restart_rule(LeaseSpan, Duration grace);
 
 // Returns the message for a waiter that is granted nothing before the end of the grace period.
 std::string grace_note(Duration grace, Duration left);
-// Returns why a reply without a holder does not mean that there is none.
+// Returns why a reply without a holder does not mean that there is no holder.
 std::string unread_note(Duration grace, Duration left);
 
 }  // namespace dlock::redis

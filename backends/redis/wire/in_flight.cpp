@@ -37,8 +37,8 @@ Result<bool> InFlight::step(Deadline now) {
   for (;;) {
     auto reply = line_.next(now);
     if (line_.closed()) return fail(line_.why());
-    // If no request is in flight, the Transport has left a silent address. Send the request again,
-    // to the next address.
+    // If we wait for a reply, but no request is in flight, the Transport has left a silent address.
+    // Send the request again, to the next address.
     const bool moved = replies_ && !reply && line_.idle();
     if (line_.ready() && (!replies_ || moved)) {
       replies_ = 0;

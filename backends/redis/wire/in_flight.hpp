@@ -20,7 +20,7 @@ class InFlight {
   bool over() const noexcept { return outcome_.has_value(); }
   // An error names the server. A missing reply is an error, too.
   Result<void> outcome() const;
-  void end();  // reads nothing more from the server
+  void end();  // gives up the request; if it has no outcome yet, closes the connection
   Connection& line() noexcept { return line_; }
 
  protected:
@@ -36,7 +36,7 @@ class InFlight {
   Result<bool> step(Deadline now);
 
   bool answered_ = false;               // whether a request got its reply over this connection
-  std::optional<std::size_t> replies_;  // since the request began; nullopt: not sent
+  std::optional<std::size_t> replies_;  // how many have come to the request; nullopt: not sent yet
   std::optional<Deadline> until_;       // set when the request has begun
   std::optional<Result<void>> outcome_;
 };

@@ -11,17 +11,17 @@ namespace dlock::redis {
 struct Options : LoginOptions {
   enum class Topology { single, sentinel, cluster, independent };
   Topology topology = Topology::single;
-  // The sentinels, or all servers if they are independent.
+  // The sentinels for Topology::sentinel; otherwise servers that store locks.
   std::vector<Endpoint> servers;
   std::string master;  // the master's name, as sentinels know it
   unsigned database = 0;
-  std::string prefix;     // of every key in the store
+  std::string prefix;     // the prefix of every key in the store
   unsigned replicas = 0;  // the number of acknowledgements that a grant needs
   Duration restart_grace{};
-  // setnx-expire: dlock removes a foreign lock that has no expiry and has not changed for this
-  // long.
+  // Recipe setnx-expire removes a foreign lock if the lock has no expiry, and has not changed for
+  // this long.
   std::optional<Duration> stale_after;
-  Micros unit = 1'000'000;  // getset: microseconds per unit of its timestamps
+  Micros unit = 1'000'000;  // recipe getset: microseconds per unit of its timestamps
 };
 
 std::uint16_t usual_port(std::string_view scheme) noexcept;

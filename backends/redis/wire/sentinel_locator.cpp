@@ -32,7 +32,7 @@ Result<bool> Sentinel::on_reply(std::size_t n, Reply reply) {
   const std::string there = at().text();
   const bool refused = reply.is(Reply::Type::error), own = !options_.sentinels.password.empty();
   const Login& login = own ? options_.sentinels : static_cast<const Login&>(options_);
-  // NOPERM: without a login we are the default user
+  // NOPERM: without a login we are the default user, which may lack the right.
   const bool asks =
       refused && (reply.text.starts_with("NOAUTH") || (own && reply.text.starts_with("NOPERM")));
   if (n == 0 && asks && !login.password.empty()) {

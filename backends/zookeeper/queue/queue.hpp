@@ -29,7 +29,7 @@ std::optional<Dialect> dialect_of(std::string_view recipe) noexcept;
 
 struct Member {
   std::string name;
-  std::int32_t number = 0;  // the server's 32-bit counter, which wraps around
+  std::int32_t number = 0;  // from the server's 32-bit counter, which wraps around
   Mode mode = Mode::exclusive;
   bool foreign = false;  // a reader of another program; it takes dlock's permits for writers
 };
@@ -66,7 +66,7 @@ bool is_helper_node(Dialect, std::string_view name);
 
 // A directory, as it was listed.
 struct Directory {
-  std::vector<Member> queue;  // in order
+  std::vector<Member> queue;  // in the order of the queue
   std::vector<unsigned> slots;
   std::string foreign;  // a node of another dialect; empty: there is none
 
@@ -83,7 +83,8 @@ struct Verdict {
     // Wait until `watch` is deleted or gets new data. (A permit that is granted writes new data, to
     // wake the next permit.)
     wait_turn,
-    wait_room,  // the first waiter without a permit waits for any change in the directory
+    // The contender is the first that waits for a permit: wait for any change in the directory.
+    wait_room,
   } what;
   std::string watch{};
   std::size_t ahead = 0;     // waiters before the contender

@@ -43,8 +43,8 @@ class QueueBackend final : public SessionBackend {
     std::vector<Contender> contenders;  // in order
   };
   Result<Queue> read(Session&, const std::string& path);
-  // The note of --once-per, as an up-to-date server has it, and the version of its node, if the
-  // node exists.
+  // The note of --once-per, read from an up-to-date server. `version` is the version of the note's
+  // node; nullopt: the node does not exist.
   struct Note {
     std::optional<RunStart> start;
     std::optional<std::int32_t> version;

@@ -100,7 +100,8 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
   return wait(at, v, end);
 }
 
-// It is our turn. If the create has just been committed, the session needs no second proof.
+// It is our turn. If our node has just been created, that was a proof of the session, and a second
+// proof is not needed.
 QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
   Session& s = at.session;
   QueueNode& p = at.place;

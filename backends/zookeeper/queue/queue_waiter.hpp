@@ -9,8 +9,8 @@
 
 namespace dlock::zookeeper {
 
-// A list of the directory, with the node and session for which it was read. The list may decide
-// only about this node in this session, and only until the connection ends.
+// The names of the directory's nodes, with the node and session for which they were read. This list
+// may decide only about that node in that session, and only until the connection ends.
 struct List {
   std::vector<std::string> names;
   std::string node;
@@ -20,9 +20,9 @@ struct List {
   static List of(const Session&, const QueueNode&, std::vector<std::string> names);
 };
 
-// A place, together with a list that may decide about it. Each decision by a list takes a Standing,
-// so a decision can never use the list of another node or session. A Standing is valid for one
-// step.
+// Our place in the queue (QueueNode), together with a List that may decide about this place. Every
+// function that decides by a list takes a Standing, so it can never use the list of another node or
+// session. A Standing is valid for one step.
 class Standing {
  public:
   // nullopt: this list may not decide about the place
@@ -49,8 +49,8 @@ class Standing {
 //    refuses the requests that were outstanding on the old connection.
 // 2. The watched node is deleted between listing and watching. Then the request for the watch
 //    returns ZNONODE and sets no watch, and the waiter lists again.
-// 3. A permit before us is granted between listing and watching. Then the node's data show this,
-//    and the waiter lists again.
+// 3. The waiter before us is granted a permit between listing and watching. Then the data of its
+//    node, which the request for the watch reads, show this, and our waiter lists again.
 // 4. Two permits are released before the first waiter has listed. Then the first waiter is granted
 //    a permit and wakes the next waiter, which lists and finds room. No permit is lost.
 // 5. The directory, a container, is removed before the create. Then the create returns ZNONODE, and
@@ -62,7 +62,7 @@ class QueueWaiter final : public SessionWaiter {
 
  private:
   Step turn(Session&, QueueNode&, Deadline end) override;
-  // false: the connection broke, or the directory is new
+  // False: the caller must try again, because the connection broke or the directory had to be made.
   Result<bool> enter(Session&, QueueNode&, Deadline until);
   Step decide_now(const Standing&, Deadline end);
   Step claim(const Standing&);
@@ -73,14 +73,17 @@ class QueueWaiter final : public SessionWaiter {
 
   QueueBackend& backend_;
   const std::string path_;
-  std::optional<List> list_;  // was read after our last event
-  bool waited_ = false;       // since our node was created; if so, the create is no proof any more
-  Deadline entered_{};        // a time before the create was sent
-  // what watch_ watches; empty: nothing
+  std::optional<List> list_;  // nullopt: no list was read since our last event
+  // Whether we have waited since our node was created, or only found the node again. If so, the
+  // create does not prove any more that we hold the lock, and claim() sends another write.
+  bool waited_ = false;
+  Deadline entered_{};  // when the create was sent, or a little earlier
+  // watched_: the path that watch_ watches; empty: none. watched_data_: the path of the last node
+  // whose data showed a permit.
   std::string watched_, watched_data_;
   std::string holder_name_;
   std::optional<HolderView> holder_;
-  std::optional<Error> too_new_;  // a newer dlock wrote the node that blocks us
+  std::optional<Error> too_new_;  // set if a newer dlock wrote the node that blocks us
 };
 
 }  // namespace dlock::zookeeper

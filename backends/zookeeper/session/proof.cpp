@@ -22,7 +22,7 @@ void Proof::note_answer(Deadline sent, Deadline answered) {
   if (timeout_ == Duration{} || sent < attached_.answered) return;
   // Replies come in the order of the requests. Of replies that are close together, one is enough.
   if (sent - answers_.back().sent >= timeout_ / 64) answers_.push_back({sent, answered});
-  // Of the replies that are half a tick old, later requests need only the newest.
+  // Of the replies that are at least half a tick old, later requests need only the newest.
   const Deadline before = sent - half_tick(timeout_, tick_);
   const auto old =
       std::ranges::find_if(answers_, [&](const Answered& j) { return j.answered > before; });

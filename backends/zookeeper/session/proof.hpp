@@ -36,7 +36,7 @@
 //   B. If a ping is due, the leader sends it before a later write has been to a majority and back.
 //      So the leader may stop for any time (collecting garbage, SIGSTOP, a suspended machine). But
 //      it must not stop again between the moment it continues and the moment it sends the ping.
-//   C. The tick is at most half the timeout, or as in `?tick=`.
+//   C. The tick is at most half the timeout or, with `?tick=`, what the URL says.
 //   D. Followers and observers get their data from the leader itself, not by `observerMasterPort`.
 //
 // One write is not enough. In the half tick before the write, the leader may have stopped, or its
@@ -72,7 +72,8 @@ class Proof {
   // Candidates for j, in ascending order; some of those that are close together are left out. They
   // reach as far back as a later write may need.
   std::vector<Answered> answers_;
-  std::vector<Answered> waiting_;  // candidates for i, in ascending order; `sent`: when j was sent
+  // Candidates for i, in ascending order. Here `sent` is the time when j was sent.
+  std::vector<Answered> waiting_;
 };
 
 // Returns how old the reply to j must be when i is sent. tick 0: unknown.

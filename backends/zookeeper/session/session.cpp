@@ -58,8 +58,8 @@ Session::Session(const Options& o, Duration timeout, const std::optional<Ticket>
                  Duration lock_delay)
     : options_(o),
       requested_(timeout),
-      // Leaves a silent server sooner than the library, which gives the server two thirds of the
-      // timeout.
+      // With this patience dlock leaves a silent server sooner than the library, which would give
+      // the server two thirds of the timeout.
       patience_(std::max<Duration>(
           100ms, std::min<Duration>((timeout - lock_delay) / 10, o.connect_timeout))),
       resumed_(ticket.value_or(Ticket{})),

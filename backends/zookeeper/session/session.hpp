@@ -51,7 +51,7 @@ struct Op {
   std::string path;
   std::string data{};
   int version = -1;  // of check, set and remove; -1: any version
-  int flags = 0;     // create
+  int flags = 0;     // of create
 };
 
 using WatchId = std::uint64_t;  // unique in this process; 0: no watch
@@ -61,8 +61,8 @@ inline Duration whole_ms(Duration d) { return std::chrono::ceil<std::chrono::mil
 
 class Session {
  public:
-  // Sends nothing yet. `timeout`: the timeout to request, which includes `lock_delay`. The
-  // lock-delay does not give a silent server more time.
+  // Sends nothing yet. `timeout`: the timeout to request, which includes `lock_delay`. How long
+  // dlock waits for a silent server depends on `timeout` without `lock_delay`.
   Session(const Options&, Duration timeout, const std::optional<Ticket>& = std::nullopt,
           Duration lock_delay = {});
   // After keep(true), drops the connection and lets the session live on. Otherwise closes the
@@ -94,9 +94,9 @@ class Session {
   std::uint64_t connection() const noexcept { return connection_; }
   const Proof& proof() const noexcept { return proof_; }
   int alarm_fd();  // readable when the server has sent data
-  // Returns the leader's clock in microseconds since 1970, as the last write reported it. The clock
-  // is too low by the transit time of that reply. Sends no request. nullopt: there was no write in
-  // the last minute.
+  // Estimates the leader's clock in microseconds since 1970, from the reply to the last write. The
+  // estimate is too low by the transit time of that reply. Sends no request. nullopt: there was no
+  // write in the last minute.
   std::optional<std::int64_t> leader_time() const;
 
   // Waits until the session is connected, as far as this can be seen without a request. If it must
@@ -179,18 +179,19 @@ class Session {
   const Options& options_;
   Duration requested_, patience_;
   unsigned silences_ = 0;  // how many servers in a row were silent since the last connection
-  const Ticket resumed_;   // id 0: create a session
+  const Ticket resumed_;   // the session to resume; id 0: create a new session
   Proof proof_;
   bool keep_ = false;
-  _zhandle* handle_ = nullptr;             // null: no address is known yet
-  std::string servers_;                    // the addresses that the library has
-  std::string fault_;                      // why the last attempt failed, if that is known
-  int fd_ = -1;                            // the socket of the library
-  Deadline attempt_at_{};                  // when the attempt to connect began
-  Deadline turned_away_at_ = no_deadline;  // when first turned away since the last connection
-  std::uint64_t connection_ = 0, news_ = 0;
-  std::int64_t written_ = 0;  // NodeStat::mtime of the last write
-  Deadline written_at_{};     // when the reply to that write came
+  _zhandle* handle_ = nullptr;  // null: no address is known yet
+  std::string servers_;         // the addresses that the library has
+  std::string fault_;           // why the last attempt failed, if that is known
+  int fd_ = -1;                 // the socket of the library
+  Deadline attempt_at_{};       // when the attempt to connect began
+  // When a server turned us away for the first time since the last connection.
+  Deadline turned_away_at_ = no_deadline;
+  std::uint64_t connection_ = 0, news_ = 0;  // news_: how many events there have been
+  std::int64_t written_ = 0;                 // NodeStat::mtime of the last write
+  Deadline written_at_{};                    // when the reply to that write came
   std::map<WatchId, bool> watches_;
   Fd alarm_;
   Fd turn_;  // our turn: only one process at a time may be connected to a resumed session

@@ -41,8 +41,9 @@ SessionSlot& SessionBackend::line(const std::optional<Owner>& owner, Duration tt
                             : lines_.emplace_back(SessionSlot{owner, ttl, lock_delay, nullptr});
 }
 
-// Closes a session, but lets it live on if one of its grants is not released yet. If the release of
-// a grant with a lock-delay got no reply, this grant counts as not released.
+// Ends our use of a session. The session itself lives on if one of its grants is not released yet,
+// or if a handle resumed the session. If the release of a grant with a lock-delay got no reply,
+// this grant counts as not released.
 void SessionBackend::end_session(SessionSlot& l) {
   if (!l.session) return;
   const auto on = [&](const QueueNode& p) { return p.line == &l && lives(p) && !p.node.empty(); };
@@ -166,7 +167,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
     watch(s, *p);
     TRY_VOID(done(s, "renew", {&proof, &p->reading}, until));
     const Reply &proved = proof.reply(), &read = p->reading.reply();
-    if (unknown(proved.rc) || unknown(read.rc)) continue;  // until connect() fails
+    if (unknown(proved.rc) || unknown(read.rc)) continue;  // try again until connect() fails
     const bool replaced = read.rc == ZOK && !p->is(read.stat);
     if (proved.rc == ZNONODE || read.rc == ZNONODE || replaced) {
       forget(*p);
@@ -272,8 +273,8 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
     if (!lives(*p)) return over(false);
     Session& s = *l.session;
     if (names_recur()) {
-      // Remaining race: 1. we look, and the node is ours; 2. an operator removes it by force; 3.
-      // another client creates its own; 4. our deletion removes the new node.
+      // Remaining race: 1. We read the node, and it is ours. 2. An operator removes the node by
+      // force. 3. Another client creates a node with this name. 4. Our deletion removes that node.
       const Session::Call reading = s.exists(p->node);
       TRY_VOID(done(s, "release", {&reading}, until));
       const Reply& now = reading.reply();
@@ -338,9 +339,9 @@ Result<Released> SessionBackend::force_release(const Key& key, std::optional<Fen
   return result;
 }
 
-// `granted_at` stays empty. A node has two times, by the leader's clock: of its creation (the owner
-// joined the queue), and of its last data (a revocation, another ttl). Nothing records when the
-// lock was granted, and no read returns the servers' present time.
+// `granted_at` stays empty. A node has two times, by the leader's clock: when it was created (the
+// owner joined the queue), and when its data were last written (a revocation, another ttl). Nothing
+// records when the lock was granted, and no read returns the servers' present time.
 HolderView SessionBackend::view(const NodeStat& stat, std::string_view data, Mode mode) {
   HolderView v;
   v.mode = mode;

@@ -16,11 +16,11 @@ namespace dlock::zookeeper {
 
 // A session and its owner. Attached locks of a Backend share one session if they have the same ttl
 // and the same lock-delay. A detached lease has its own session, which its handle names. The
-// timeout of a session is the ttl and lock-delay of its locks together. dlock resumes the session
-// with the same timeout, because a new leader tracks the session by its first timeout. Only
-// --min-hold asks for a shorter timeout.
+// timeout of a session is the sum of the ttl and the lock-delay. dlock resumes the session with the
+// same timeout, because a new leader tracks the session by its first timeout. Only --min-hold asks
+// for a shorter timeout.
 struct SessionSlot {
-  std::optional<Owner> owner;  // of a detached lease
+  std::optional<Owner> owner;  // set for a detached lease, which has this session to itself
   Duration ttl{}, lock_delay{};
   std::unique_ptr<Session> session;  // null: there is no session yet, or it is over
   // A handle resumed the session. The session may hold other keys, so it is never closed, and ends
@@ -39,7 +39,7 @@ enum class NodeState {
   releasing,  // the node held the lock, and no reply has confirmed the release
 };
 
-// Our node in one queue.
+// A place of this Backend in one queue: what we know about our node there.
 struct QueueNode {
   Key key;
   Owner owner;
@@ -47,7 +47,7 @@ struct QueueNode {
   Duration ttl{};
   Duration lock_delay{};  // how much longer the session lasts than the lease
   Deadline until{};       // the deadline of the lease, as it was last returned
-  Deadline granted_at{};  // 0: the lock was granted to another process
+  Deadline granted_at{};  // when we got the lock; 0: another process got it
   bool attached = true;
   SessionSlot* line = nullptr;
   std::int64_t session = 0;
@@ -58,7 +58,8 @@ struct QueueNode {
   std::optional<unsigned> slot{};  // the slot of our permit
   WatchId watch = 0;               // on the node itself, while it holds the lock
   Session::Call reading;           // the request that set the watch, perhaps without a reply yet
-  // Released, cancelled or left, with a reply or without: the owner must not be used again.
+  // true: we have begun to release the lock or to leave the queue, perhaps without a reply. So the
+  // owner must not be used again.
   bool given_up = false;
 
   bool granted() const { return node_state >= NodeState::granted; }
@@ -180,7 +181,8 @@ class SessionBackend : public Backend {
 
  private:
   Result<QueueNode*> ours(const Lease&, Deadline until);
-  // ends_with_ttl: the session must end after `ttl`, too. The RunEnd says how the job ended.
+  // `ends_with_ttl`: not only the lease must end after `ttl`, but also the session. The RunEnd says
+  // how the job ended.
   Result<Renewal> renew_in(const Lease&, Duration ttl, bool ends_with_ttl,
                            const std::optional<RunEnd>& = std::nullopt);
   Result<void> retime(SessionSlot&, Duration timeout);
@@ -191,7 +193,7 @@ class SessionBackend : public Backend {
   // Returns the connected session. If there is no session, or the old session is over, creates one.
   Result<Session*> connected(SessionSlot&, Deadline until, int interrupt_fd);
   void end_session(SessionSlot&);
-  Result<int> try_a_lock(Session&);  // the library's result
+  Result<int> try_a_lock(Session&);  // returns the result code of the client library
   void close(SessionSlot&);
 
   const Traits& traits_;  // a row of the recipe table, which lives for ever

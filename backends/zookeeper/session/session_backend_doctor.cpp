@@ -29,7 +29,7 @@ std::string query(const Url::Host& at, std::string_view command) {
   if (!addresses) return {};
   for (const Address& a : *addresses) {
     const Fd fd{::socket(a.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-    (void)::connect(fd.get(), a.get(), a.size);  // in progress; if not, wait() fails
+    (void)::connect(fd.get(), a.get(), a.size);  // if this fails, the wait or the send fails
     if (!wait_for(fd.get(), POLLOUT, {until}) ||
         ::send(fd.get(), command.data(), command.size(), MSG_NOSIGNAL) < 0)
       continue;

@@ -83,7 +83,7 @@ Result<void> SessionBackend::make_directory(Session& s, const std::string& path,
   Session::Call last = s.create(path, data, container ? ZOO_CONTAINER : ZOO_PERSISTENT);
   TRY_VOID(done(s, "make the directory", {&last}, until));
   int rc = last.reply().rc;
-  // the server is older than 3.5.1
+  // A server older than 3.5.1 has no containers.
   if (container && rc == ZUNIMPLEMENTED) return make_directory(s, path, data, until, false);
   if (rc == ZOK || rc == ZNODEEXISTS) return {};
   for (const Session::Call& c : above)  // the first error says most

@@ -185,7 +185,7 @@ Session::Call Session::multi(const std::vector<Op>& ops) {
 }
 
 std::optional<std::int64_t> Session::leader_time() const {
-  // After that time the clock may have been set, or another leader may lead.
+  // After a longer time, somebody may have set the leader's clock, or another leader may lead.
   constexpr Duration longest{60'000'000};
   const Duration since = std::chrono::duration_cast<Duration>(Clock::now() - written_at_);
   if (written_ == 0 || since > longest) return std::nullopt;

@@ -30,7 +30,7 @@ SessionWaiter::Step SessionWaiter::step(Deadline end) {
   QueueNode& p = *found;
   Session& s = *p.line->session;
   if (!p.granted()) return turn(s, p, end);
-  s.forget(std::exchange(p.watch, 0));  // read the node again
+  s.forget(std::exchange(p.watch, 0));  // so that the node is read again
   return granted(p, Clock::now());
 }
 

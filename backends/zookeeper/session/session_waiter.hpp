@@ -23,29 +23,31 @@ class SessionWaiter : public Waiter {
   // Forgets what was read, because the place gets a new node or another session.
   virtual void reset() { watch_ = 0; }
 
-  // Call it when it is our turn: a write that was sent at `sent` has shown this. The request to
-  // watch our node must have been sent before. go_on: the place has just ended, and is removed.
+  // Call it when it is our turn: a write that was sent at `sent` has shown this. Before the call,
+  // the request to watch our node must have been sent. go_on: the place has just ended, and is
+  // removed.
   Step granted(QueueNode&, Deadline sent);
   WatchId new_watch(Session&);  // replaces watch_; the caller fills in `seen_`
   // Returns `event` when watch_ fires, or when the connection that set the watch is gone. Also
-  // reads the watched node once in beat_of(). So, even after a long wait, two writes prove enough
-  // when our turn comes. The reading also shows a change for which no event came: if the node's ACL
-  // excludes our login by then, servers send us no event.
+  // reads the watched node, once in each interval beat_of(ttl). So, even after a long wait, two
+  // writes prove enough when our turn comes. The reading also shows a change for which no event
+  // came: servers send us no event if the node's ACL excludes our login when the change happens.
   Session::Wake listen_for_watch(Session&, std::uint64_t connection, const std::string& watched,
                                  Deadline end);
 
-  Request request_;  // its owner changes when the place gets another owner
+  Request request_;  // place() may replace its owner (SessionBackend::renew_owner())
   WatchId watch_ = 0;
-  NodeStat seen_;              // of the watched node, when the watch was set
+  NodeStat seen_;              // the stat of the watched node when the watch was set
   bool watches_data_ = false;  // whether new data of the watched node are an event
-  Deadline sent_at_{};         // as in Waiting
+  Deadline sent_at_{};         // Waiting::sent_at
 
  private:
   Step step(Deadline end);  // finds the place, and does one turn; only poll() calls it
   Session::Wake listen(Session&, const std::string& watched, Deadline end);
   bool shows_change(const Session::Call& reading) const;
-  // Returns our place in a connected session. If the place has no node, the caller has to create a
-  // node; the owner has no abandoned node then. Error: it is unknown whether an old node is gone.
+  // Returns our place in a connected session. If the place has no node, the owner has no abandoned
+  // node either, and the caller has to create a node. Error: it is unknown whether an old node is
+  // gone.
   Result<QueueNode*> place();
 
   SessionBackend& base_;

@@ -12,7 +12,7 @@ enum class KeyState {
   held,
   delayed,  // the holder is dead, but its lock-delay still blocks the key
   unknown,  // no holder is known, but the store may have lost a grant
-  stale,    // only records whose lease has ended
+  stale,    // the store has only records whose lease has ended
   free,
 };
 KeyView free_key(const Key&);                 // the view of an unknown key
@@ -26,12 +26,14 @@ bool is_min_hold_remainder(const KeyView&, const HolderView&) noexcept;
 // Returns why no process would read a request to stop (release --revoke), as far as this host can
 // see. Empty: the holder's dlock reads the request.
 std::string why_irrevocable(const KeyView&, const HolderView&);
-const HolderView* removable(const KeyView&);  // the first that release --force can remove, or null
+// Returns the first holder that release --force can remove, or null.
+const HolderView* removable(const KeyView&);
 // Returns the options that remove this holder: "--force --token 7".
 std::string force_options(const HolderView&);
 std::size_t holding(const KeyView&) noexcept;  // the number of holders that have not ended
 
-// Returns "2 of 3 permits" if all contenders have the same limit, else "2 permits"; empty: none.
+// Returns "2 of 3 permits" if all contenders have the same limit, else "2 permits". Empty: nobody
+// holds a permit.
 std::string permits(const KeyView&);
 // Adds notes about different limits, and about shared locks together with permits. Removes holders
 // whose --min-hold is over.

@@ -32,14 +32,18 @@ struct Column {
   bool usual;           // shown unless --columns says otherwise
   std::string_view at;  // the name of a field in the key's JSON; empty: use `of`
   std::string (*of)(const KeyView&, bool csv) = nullptr;
-  bool known = true;  // true: null in that field means unknown, "?"; false: none, "-"
+  // What null in that field means. True: there is no value, shown as "-". False: the value is
+  // unknown, shown as "?".
+  bool known = true;
 };
 using Columns = std::vector<const Column*>;
-// Errc::usage, or Errc::config for a file or variable. The message lists the known columns.
+// Returns the columns to show. Errc::usage: a name is not a column; Errc::config: the same, but the
+// name comes from a file or variable. The message lists all columns.
 Result<Columns> choose_columns(const InspectOptions&);
 // Returns a table for people or, with --csv, for programs: times by RFC 3339, durations in
-// milliseconds, and nothing for a value that is absent. A table wider than `width` loses columns
-// that --columns does not name, the token first.
+// milliseconds, and nothing for a value that is absent. If the table is wider than `width`, it
+// loses the columns TOKEN, MODE and ASKED, one after the other, until it fits. It keeps a column
+// that --columns names.
 std::string table_of(const std::vector<KeyView>&, const Columns&, const InspectOptions&,
                      std::size_t width = SIZE_MAX);
 std::string table_of_unknown(const Key&, const Columns&, const InspectOptions&);

@@ -36,8 +36,8 @@ void add(Json& to, const Identity& i) {
   to["asked_at"] = i.since > 0 ? Json(run::utc(i.since)) : Json(nullptr);
 }
 
-// Returns what keeps the lock, if that is not the dlock that took it; null: that dlock, or it is
-// unknown.
+// Returns what keeps the lock. Returns null if the dlock that took the lock also keeps it, or if it
+// is unknown what keeps it.
 Json kept_by(const KeyView& k, const HolderView& h) {
   if (is_min_hold_remainder(k, h)) return "min-hold";
   if (h.who.kept_by == Identity::KeptBy::keeper) return "keeper";

@@ -19,16 +19,18 @@
 namespace dlock::cli {
 
 struct Entry {
-  std::string profile;    // empty: outside of every [profile.NAME]
-  std::string name;       // empty: only shows that the profile exists
-  std::string value;      // text of a string, a number, true or false
-  unsigned number = 0;    // line
-  std::string where{};    // "/etc/dlock/config.toml:3"
-  unsigned layer = 0;     // each table has its own; 0 has the highest priority
-  std::string backend{};  // the backend of the same table; only it gets a secret
+  std::string profile;  // empty: outside of every [profile.NAME]
+  std::string name;     // empty: this entry only shows that the profile exists
+  std::string value;    // text of a string, a number, true or false
+  unsigned number = 0;  // the number of the line
+  std::string where{};  // "/etc/dlock/config.toml:3"
+  unsigned layer = 0;   // each table has its own; 0 has the highest priority
+  // For a secret: the backend that the same table names. Only this backend gets the secret.
+  std::string backend{};
 };
 
-// Returns whether the option names a secret or a TLS file, which only its own backend may get.
+// Returns whether the option names a secret, a TLS file or a TLS name. Only the backend that the
+// same table names may get its value.
 bool is_secret(std::string_view option) noexcept;
 
 // Reads --config, then the user's file, then the system's file. A missing file is skipped, unless

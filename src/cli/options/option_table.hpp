@@ -29,7 +29,8 @@ enum class Choice : std::uint8_t { none, waiting, mode, verbosity, format, lengt
 struct Option {
   const char* name;  // "wait" for --wait
   char letter;       // 'w' for -w; 0: none
-  // "D" for --wait=D; "[D]": optional; "=D": only after =; null: a switch
+  // "D": as in --wait=D; "[D]": the value may be missing; "=D": a value is given only after "=";
+  // null: the option is a switch and has no value.
   const char* argument;
   Verbs verbs;
   Group group;
@@ -63,9 +64,9 @@ std::string_view cli11_version() noexcept;
 
 // Rules between options (option_rules.cpp). parse() calls these functions, except set_output().
 
-// Treats the only word as the key, as if --key were before the word. For `check` the word is a
-// sequencer, unless a token or a handle says what to check. `inspect` keeps the word as
-// Options::operand, because it may be a pattern.
+// Treats the only word that is not an option (Options::operand) as the key, as if --key were before
+// it. For `check` the word is a sequencer, unless a token or a handle says what to check. `inspect`
+// keeps the word as Options::operand, because it may be a pattern.
 Result<void> operand_as_key(Options&);
 
 // Refuses contradictions and missing options.

@@ -32,8 +32,8 @@ struct Given {
   const Option* option;
   std::string_view value;
   Source source;
-  std::string_view where{};    // config: "/etc/dlock/config.toml:3"
-  unsigned layer = 0;          // config: 0 has the highest priority
+  std::string_view where{};    // if from a file: "/etc/dlock/config.toml:3"
+  unsigned layer = 0;          // if from a file: the priority of the table there; 0 is the highest
   bool off = false;            // a switch that was set to "no"
   std::string_view backend{};  // for a secret in a file: the backend of its table
 };
@@ -45,13 +45,14 @@ struct CommonOptions : run::OutputOptions {
   std::string_view config, profile;
 
   std::vector<std::string_view> keys;       // in the given order
-  std::optional<std::string_view> operand;  // the only word: SEQUENCER or K
+  std::optional<std::string_view> operand;  // the argument that no option takes: SEQUENCER or K
 
   Output output = Output::text;
-  bool json = false, csv = false;   // the same as `output`, once all sources are read
+  bool json = false, csv = false;   // whether `output` is json or csv, once all sources are read
   std::string_view foreign_output;  // --output named a form of another command (option_rules.cpp)
 
-  // Where a file requires a backend, "/etc/dlock/config.toml:1"; empty: no file does.
+  // The line that requires a backend (require-backend), such as "/etc/dlock/config.toml:1"; empty:
+  // no file has such a line.
   std::string_view backend_required_by;
 
   std::vector<Given> values;  // in the order in which dlock read them
@@ -67,14 +68,14 @@ struct StoreOptions : virtual CommonOptions {
   bool tls_insecure = false;
 };
 
-// Options that name a grant: those of renew and check, and some of other commands.
+// Options that name a grant: all options of renew and check, and some options of other commands.
 struct GrantOptions : virtual StoreOptions {
   std::optional<std::string_view> handle;
   std::optional<FencingToken> token;
 };
 
-// The options of the commands that acquire a lock: run and acquire, and some of fence. `command`:
-// the words after the first `--`; null: there was no `--`.
+// The options of the commands that acquire a lock, run and acquire; fence has some of them.
+// RunOptions::command has the words after the first `--`; null: there was no `--`.
 struct TakingOptions : virtual GrantOptions, run::RunOptions {
   Mode mode = Mode::exclusive;
   unsigned limit = UINT_MAX;
@@ -94,7 +95,8 @@ struct RunCommandOptions : virtual TakingOptions {
 struct AcquireOptions : virtual TakingOptions {
   bool hold = false, keep = false;
   Duration max_hold{std::chrono::hours{1}};
-  // Print lines for eval (say.hpp). Set early, even if the rest of the command line is wrong.
+  // true: print lines for eval (say.hpp). It is set early, even if the rest of the command line is
+  // wrong.
   bool env_requested = false;
 };
 
@@ -115,7 +117,7 @@ struct InspectOptions : virtual StoreOptions {
 };
 
 struct BenchOptions : virtual StoreOptions,
-                      bench::Measurement {          // no scenario given: uncontended, handoff
+                      bench::Measurement {          // if no scenario is given: uncontended, handoff
   std::vector<std::string_view> backends, recipes;  // empty: the default
   bool no_progress = false;
   std::string_view html;
@@ -134,7 +136,8 @@ struct Options : RunCommandOptions,
                  BenchOptions,
                  ConfigOptions {};
 
-// Returns the first row with this name that a command of the set has; null: there is no such row.
+// Returns the first row of option_table() with this name that a command of the set has; null: there
+// is no such row.
 const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
 
 std::string environment_name(std::string_view option);  // "DLOCK_WAIT"

@@ -22,7 +22,7 @@ std::optional<Error> long_with_one_dash(Verb, std::string_view word);
 // Returns "WAIT" for DLOCK_WIAT; `name` is the text after DLOCK_. Empty: no variable resembles it.
 std::string meant_variable(std::string_view name, Verb);
 
-// Returns the probable URL if the text is only a host and a port, by the usual ports of services:
+// Returns the probable URL if the text is only a host and the usual port of a service:
 // "redis://localhost:6379" for "localhost:6379". Empty for any other text.
 std::string proposed_url(std::string_view text);
 

@@ -129,7 +129,7 @@ constexpr std::string_view everyday =
     "verbose help conflict-exit-code report ";
 
 bool is_everyday(const Option& o, Verb v) {
-  if (v == Verb::run && o.group == Group::result) return false;  // for --explain only
+  if (v == Verb::run && o.group == Group::result) return false;  // needed only with --explain
   return everyday.find(fmt::format(" {} ", o.name)) != everyday.npos;
 }
 
