@@ -144,7 +144,6 @@ std::optional<TxnAnswer> TxnAnswer::of(const Json& body) {
     KeyValues& found = a.ranges.emplace_back();
     for (const Json& kv : member(member(one, "response_range"), "kvs"))
       found.push_back(KeyValue::of(kv));
-    a.removed.push_back(number_of(member(one, "response_delete_range"), "deleted"));
   }
   return a;
 }

@@ -67,7 +67,6 @@ struct TxnAnswer {
   std::int64_t revision = 0;
   // for each operation, the keys that it found; empty unless the operation is a get or list
   std::vector<KeyValues> ranges;
-  std::vector<std::int64_t> removed;  // for each operation, how many keys it removed
 
   // Returns the keys that operation `i` found, or none if the reply lacks that operation.
   const KeyValues& range(std::size_t i) const;
