@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// If the lock of `acquire --keep` ends with a descriptor of the keeper process, no other process
-// can act on the lock in the store. So `renew`, `release` and `check` ask the keeper through an
-// abstract unix socket, which leaves no file behind. Both sides ask the kernel for the peer's user,
-// and accept only the same user or root. The owner id in the handle proves the right to act on the
-// lock.
+// The lock of `acquire --keep` may last only while the keeper process has a descriptor open. Then
+// no other process can act on the lock in the store. So `renew`, `release` and `check` ask the
+// keeper through an abstract unix socket, which leaves no file behind. Both sides ask the kernel
+// for the peer's user, and accept only the same user or root. The owner id in the handle proves the
+// right to act on the lock.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -37,7 +37,7 @@ struct KeeperAddress {
 Result<Fd> listen_as_keeper(std::string_view name);
 
 // Asks a keeper; `what` is "renew", "release" or "check". Blocks for 5 s at most. not_held: the
-// keeper says so, or is dead, and the lock ended with it. The result is never `unknown`.
+// keeper says so, or it is dead, so that the lock has ended, too. The result is never `unknown`.
 // Errc::unavailable: the keeper cannot be reached from here, but may live. Errc::timed_out: no
 // reply came in time, or the keeper does not know the state of the lock. Errc::denied: the socket
 // belongs to another user.

@@ -50,14 +50,16 @@ struct Access {
 // these rows. A test compares them with the store's manual page.
 struct UrlItem {
   enum Type { text, yes_no, number, duration, choice, identifier, host };
-  std::string_view names;  // "tls_ca tls_cert tls_key"; "where." means every where.NAME
+  // "tls_ca tls_cert tls_key". A dot at the end, as in "where.", means all names that begin so.
+  std::string_view names;
   Type type = text;
   // For a number: the greatest value, "1000". For a duration: the least value, "1s"; empty means
   // any duration above 0. For a choice: the values, "named poll".
   std::string_view range{};
   std::string_view usual{};    // the default value; empty: none
   std::string_view recipes{};  // the recipes with this item, "lease insert"; empty: all
-  std::string_view allowed{};  // what a refusal calls the allowed values; empty: a text by type
+  // How an error message describes the allowed values. If it is empty, the type decides this.
+  std::string_view allowed{};
   // Not empty: only a URL with a unix socket may have the item. For other URLs the text says where
   // the value belongs: "/DB behind the host".
   std::string_view elsewhere{};
@@ -91,9 +93,10 @@ struct BackendFactory {
   std::vector<std::string> (*libraries)() = nullptr;
   std::string_view note{};                 // for --version: "no TLS, no SASL"
   Access (*access)(const Url&) = nullptr;  // nullptr: this family cannot use Secrets
-  // Returns what a first lock would create at a place that the user named; empty: nothing. The user
-  // should know, because the name may be misspelt. `locks`: the command takes a lock. Then the
-  // result is empty if the place cannot be created, because the command itself will report this.
+  // Returns a warning if the place that the URL names, such as a lock directory, does not exist and
+  // the first lock would create it, because the name may be misspelt. Empty: no warning. `locks`:
+  // the command takes a lock. Then there is no warning about a place that cannot be created,
+  // because the command itself will report this.
   std::string (*makes)(const Url&, const Traits&, bool locks) = nullptr;
   // Rewrites URL forms of other clients of this store into the form that dlock knows. Forms that it
   // does not know stay unchanged, and prepare() refuses them.

@@ -30,12 +30,12 @@ class FairKeys {
   // a space and the full key, if the name is a shortened key; otherwise empty
   const std::string& record_suffix() const noexcept { return record_suffix_; }
 
-  // Returns dlock's name in `found`, a key of the store that matches pattern(). nullopt: `found` is
-  // another program's.
+  // `found`: a key of the store that matches pattern(). Returns the part of it that is the name()
+  // of a key of dlock. nullopt: `found` is another program's.
   static std::optional<std::string> name_in(std::string_view found, std::string_view prefix);
   static std::string pattern(std::string_view prefix);  // for SCAN
-  // Returns the key of dlock that has this name and fence record, or the name itself if the key is
-  // unknown.
+  // Returns the full key of dlock for this name. `fence_record`: the value of field `fence`, which
+  // ends with record_suffix(). If the full key is unknown, returns the name.
   static std::string key_text(const std::string& name, std::string_view fence_record);
 
  private:

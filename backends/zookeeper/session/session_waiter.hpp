@@ -29,8 +29,9 @@ class SessionWaiter : public Waiter {
   Step granted(QueueNode&, Deadline sent);
   WatchId new_watch(Session&);  // replaces watch_; the caller fills in `seen_`
   // Returns `event` when watch_ fires, or when the connection that set the watch is gone. Also
-  // reads the watched node, once in each interval beat_of(ttl). So, even after a long wait, two
-  // writes prove enough when our turn comes. The reading also shows a change for which no event
+  // reads the watched node, once in each interval beat_of(ttl). These reads keep the proof recent
+  // that our session is alive (proof.hpp). So, even after a long wait, two writes are enough to
+  // prove the lease when our turn comes. The reading also shows a change for which no event
   // came: servers send us no event if the node's ACL excludes our login when the change happens.
   Session::Wake listen_for_watch(Session&, std::uint64_t connection, const std::string& watched,
                                  Deadline end);

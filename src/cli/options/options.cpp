@@ -75,7 +75,8 @@ bool is_unknown(const Variable& v) {
          std::ranges::find(own, rest) == std::end(own) && !of_an_option(v.name);
 }
 
-// Returns whether only the command line can set this option.
+// Call it for a variable that is_unknown(). Returns whether there is an option of this name; then
+// only the command line can set that option.
 bool is_fixed(const Variable& v) {
   const auto table = option_table();
   return std::ranges::any_of(table,
