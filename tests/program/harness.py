@@ -47,8 +47,13 @@ def children(pid):
     return [int(word) for word in read(f"/proc/{pid}/task/{pid}/children").split()]
 
 
+def state_of(pid):
+    """The letter of ps(1), or nothing."""
+    return read(f"/proc/{pid}/stat").rpartition(")")[2][1:2]
+
+
 def alive(pid):
-    return read(f"/proc/{pid}/stat").rpartition(")")[2][1:2] not in ("", "Z", "X")
+    return state_of(pid) not in ("", "Z", "X")
 
 
 def read(path):

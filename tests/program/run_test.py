@@ -2,7 +2,7 @@
 """What a command under `dlock run` sees, and what dlock shows of it."""
 import fcntl, json, os, re, resource, signal, socket, struct, subprocess
 import harness
-from harness import DLOCK, children, read, tool, within, write
+from harness import DLOCK, children, read, state_of, tool, within, write
 
 PIPE = subprocess.PIPE
 TREE = tool("resisting_tree")
@@ -304,9 +304,12 @@ class Nested(harness.Case):
         with open("locks/k") as lock:
             whole_file = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
             fcntl.fcntl(lock, fcntl.F_OFD_SETLK, whole_file)
-            pids = outer.pid, outer.guard
-            for sig in signal.SIGSTOP, signal.SIGKILL:  # so that neither kills the inner run
-                harness.kill(*pids, sig=sig)
+            # Stopped, so that neither kills the inner run. The guard is killed before its parent:
+            # the death of its parent orphans its process group, and then the kernel continues it.
+            pids = outer.guard, outer.pid
+            harness.kill(*pids, sig=signal.SIGSTOP)
+            within("both are stopped", lambda: all(state_of(pid) == "T" for pid in pids))
+            harness.kill(*pids)
             within("the inner run ends", lambda: '"lost"' in read("inner"))
             self.key("-n", "--", "true")
 

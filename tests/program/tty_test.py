@@ -3,7 +3,7 @@
 that waits for its vfork cannot stop, with or without dlock."""
 import os, re, signal
 import harness
-from harness import DLOCK, FAKE, read, tool, within
+from harness import DLOCK, FAKE, read, state_of, tool, within
 from pseudoterminal import Terminal
 
 LEASE = ["run", "-b", "fake:", "--key", "k"]
@@ -16,7 +16,7 @@ BEGUN = "echo $$ >pid; echo beg''un; "
 
 def state(name):
     """Of the process whose pid is in this file."""
-    return read(f"/proc/{read(name).strip() or 0}/stat").rpartition(")")[2][1:2] or "-"
+    return state_of(read(name).strip() or 0) or "-"
 
 
 class Case(harness.Case):
